@@ -1,30 +1,30 @@
-//! The classes of the database's I/O, and which of its calls belongs to which.
+//! The priority classes of the database's I/O, and the rule that gives each call its class.
 //!
 //! # Why
-//! A commit that waits behind a compaction makes every writer wait. The tree knows what each call is for; the scheduler
-//! has to be told.
+//! A commit that waits behind a compaction makes every writer wait. SlateDB knows the purpose of each call, the
+//! scheduler does not.
 //!
 //! # How it works
-//! SlateDB puts an [`ObjectStoreCallTag`] among the extensions of each read and write of a sorted file: who calls.
-//! [`ClassTable::of_call`] makes a class of it. Manifests and the compactor's state carry no tag; their path decides.
-//! The write-ahead log ([`crate::commitlog`]) is opened in its class.
+//! SlateDB puts an [`ObjectStoreCallTag`], which names the caller, among the extensions of each read and write of a
+//! sorted file. [`ClassTable::of_call`] maps the tag to a class. Manifests and the compactor's state carry no tag;
+//! their path decides. The write-ahead log ([`crate::commitlog`]) is opened in its class.
 //!
 //! | class | shares | its I/O |
 //! |---|---|---|
 //! | `commitlog` | 100 | the write-ahead log, manifests |
-//! | `memtable` | 100 | memory tables that become files |
-//! | `compaction` | 100 | files merged into larger ones, read and written |
+//! | `memtable` | 100 | memory tables that are flushed to files |
+//! | `compaction` | 100 | reads and writes of merged files |
 //! | `query` | 100 | point reads |
-//! | `repair-read`, `repair-write` | 20 | copies for another server |
-//! | `analytics` | 20 | SCAN: a reader of its own |
+//! | `repair-read`, `repair-write` | 20 | copies to another server |
+//! | `analytics` | 20 | SCAN, which has its own reader |
 //! | `default` | 100 | the rest: garbage collection, lists |
 //!
 //! The names and shares of the first six are ScyllaDB's.
 //!
 //! # Limits
-//! SlateDB does not tell a point read from the read-ahead of a scan of the same database handle; that is why scans and
-//! repairs have a reader of their own, whose store has a table of its own. No command of the server repairs: the story
-//! does.
+//! The tag does not distinguish a point read from the read-ahead of a scan through the same database handle, so scans
+//! and repairs have their own readers, whose stores have their own tables. The server has no repair command; only the
+//! story repairs.
 //!
 //! # Example
 //! A put tagged `Main` is `memtable`; a get tagged `Compactor` is `compaction`.
@@ -34,7 +34,7 @@ use plimsoll_store::Operation;
 use slatedb::object_store::{Extensions, path::Path};
 use slatedb::object_store_tag::{ObjectStoreCallTag, TableStoreKind};
 
-/// Names and first shares of the classes beside `default`.
+/// Names and initial shares of the classes other than `default`.
 pub const CLASSES: [(&str, u32); 7] = [
     ("commitlog", 100),
     ("memtable", 100),
@@ -50,15 +50,15 @@ pub const CLASSES: [(&str, u32); 7] = [
 pub struct ClassTable {
     /// The write-ahead log, and manifests.
     pub commitlog: Class,
-    /// Memory tables that become files.
+    /// Memory tables that are flushed to files.
     pub memtable: Class,
     /// Compactions.
     pub compaction: Class,
     /// Point reads.
     pub query: Class,
-    /// Reads of what is copied for another server.
+    /// Reads of keys that are copied to another server.
     pub repair_read: Class,
-    /// Writes of what another server sent.
+    /// Writes of keys that another server sent.
     pub repair_write: Class,
     /// Scans.
     pub analytics: Class,
@@ -68,7 +68,7 @@ impl ClassTable {
     /// Adds the classes to `classes`.
     ///
     /// # Errors
-    /// A class of one of the names exists already.
+    /// A class with one of these names already exists.
     pub fn register(classes: &Classes) -> Result<ClassTable, ClassError> {
         let mut made = [Class::DEFAULT; CLASSES.len()];
         for (class, (name, shares)) in made.iter_mut().zip(CLASSES) {
@@ -78,14 +78,14 @@ impl ClassTable {
         Ok(ClassTable { commitlog, memtable, compaction, query, repair_read, repair_write, analytics })
     }
 
-    /// Returns the table of a server that only receives copies: all that it does is repair.
+    /// Returns the table of a server that only receives copies: its reads and writes are all repair.
     #[must_use]
     pub fn of_receiver(&self) -> ClassTable {
         let (read, write) = (self.repair_read, self.repair_write);
         ClassTable { commitlog: write, memtable: write, compaction: write, query: read, analytics: read, ..*self }
     }
 
-    /// Returns the table as the rule of a store.
+    /// Returns the rule for a store that classifies its calls by this table.
     pub fn rule(self) -> impl Fn(Operation, &Path, &Extensions) -> Class + Send + Sync + 'static {
         move |operation, path, extensions| self.of_call(operation, path, extensions)
     }
@@ -95,7 +95,7 @@ impl ClassTable {
     pub fn of_call(&self, operation: Operation, path: &Path, extensions: &Extensions) -> Class {
         let is_write = matches!(operation, Operation::Put | Operation::PutMultipart);
         let Some(tag) = extensions.get::<ObjectStoreCallTag>() else {
-            // A flush or compaction counts when the manifest has it, and commits wait for room then.
+            // A flush or compaction takes effect once the manifest lists it, and commits may wait for that.
             let is_manifest = path.parts().any(|part| part.as_ref() == "manifest");
             return if is_manifest { self.commitlog } else { Class::DEFAULT };
         };

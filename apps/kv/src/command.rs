@@ -1,16 +1,16 @@
-//! What the commands of clients do.
+//! Runs the commands of clients and sends their replies.
 //!
 //! # Why
 //! A SET must not be acknowledged before it is durable, and a pipeline of SETs must not wait for each of them.
 //!
 //! # How it works
-//! [`Session::execute`] runs one command and appends its reply to the session's output. Writes leave a handle;
-//! [`Session::flush`] waits for the last of them, which covers those before it, and only then sends the output. So the
-//! writes of a pipeline become durable together, and no reply overtakes the disk. Output of more than
+//! [`Session::execute`] runs one command and appends its reply to the session's output. A write leaves a handle;
+//! [`Session::flush`] waits for the last handle, which covers the earlier ones, and only then sends the output. So the
+//! writes of a pipeline become durable together, and no reply is sent before its write is durable. Output of more than
 //! [`OUTPUT_BYTES`] is flushed at once.
 //!
 //! # Limits
-//! The commands of [`COMMANDS`]; of CONFIG only GET. SET takes no options. A read may see a write of another
+//! Only the commands of [`COMMANDS`]; only GET of CONFIG. SET takes no options. A read may see a write of another
 //! connection that is not durable yet.
 //!
 //! # Example
@@ -28,18 +28,18 @@ use crate::database::Database;
 use crate::resp::{Limits, Reply};
 use crate::scans::{LIFETIME, Scans, matches};
 
-/// Output that is sent before further commands of a pipeline run, in bytes.
+/// Most output that waits while the next command of a pipeline runs, in bytes.
 pub const OUTPUT_BYTES: usize = 1 << 20;
-/// Most keys that a step of a scan looks at.
+/// Most keys that a step of a scan reads.
 const SCAN_COUNT_MAX: u64 = 100_000;
-/// Words in which the database says what it is.
+/// Metrics of SlateDB that INFO shows.
 const FIGURES: [&str; 5] =
     ["total_mem_size_bytes", "l0_sst_count", "sorted_run_count", "backpressure_count", "write_ops"];
 
 /// The commands.
 const COMMANDS: [&str; 10] = ["GET", "SET", "MGET", "DEL", "SCAN", "PING", "INFO", "CONFIG", "COMMAND", "QUIT"];
 
-/// What all connections share.
+/// State that all connections share.
 pub struct Service {
     /// The database.
     pub database: Database,
@@ -47,7 +47,7 @@ pub struct Service {
     pub limits: Limits,
     /// Most connections at a time.
     pub connections_max: usize,
-    /// When the server began.
+    /// When the server started.
     pub started: Instant,
     /// Connections now.
     pub connections: AtomicU64,
@@ -60,13 +60,13 @@ pub struct Service {
 /// What a connection does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Go on.
+    /// Read the next command.
     Command,
     /// Send the output and close.
     Close,
 }
 
-/// A connection's commands.
+/// Runs a connection's commands; holds their replies until they are sent.
 pub struct Session<W> {
     service: Arc<Service>,
     writer: W,
@@ -77,7 +77,7 @@ pub struct Session<W> {
 }
 
 impl<W: AsyncWrite + Unpin> Session<W> {
-    /// Returns the session of a connection that is answered through `writer`.
+    /// Returns the session of a connection whose replies go to `writer`.
     pub fn new(service: Arc<Service>, writer: W) -> Session<W> {
         Session { service, writer, output: Vec::new(), unacknowledged: None, scans: Scans::default() }
     }
@@ -90,6 +90,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         let [name, arguments @ ..] = arguments else { return Ok(Next::Command) };
         self.service.commands.fetch_add(1, Ordering::Relaxed);
         let name = String::from_utf8_lossy(&name[..name.len().min(32)]).to_ascii_uppercase();
+
         match (name.as_str(), arguments) {
             ("GET", [key]) => self.get(key).await,
             ("SET", [key, value]) => self.set(key, value).await,
@@ -117,7 +118,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
                 self.reply(Reply::Array(COMMANDS.len()));
                 COMMANDS.iter().for_each(|name| self.reply(Reply::Bulk(name.as_bytes())));
             }
-            // What is described else is optional, and nothing is known.
+            // COMMAND INFO and DOCS ask for descriptions. These are optional, and there are none.
             ("COMMAND", _) => self.reply(Reply::Array(0)),
             ("QUIT", _) => {
                 self.reply(Reply::Simple("OK"));
@@ -132,6 +133,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
                 COMMANDS.join(" ")
             )),
         }
+
         self.flush_if_large().await?;
         Ok(Next::Command)
     }
@@ -150,13 +152,14 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             self.writer.write_all(&self.output).await?;
             return Err(io::Error::other(error.to_string()));
         }
+
         self.writer.write_all(&self.output).await?;
         self.output.clear();
         self.output.shrink_to(OUTPUT_BYTES);
         Ok(())
     }
 
-    /// Appends an error that ends the connection.
+    /// Appends an error reply.
     pub fn error(&mut self, message: &str) {
         self.reply(Reply::Error(message));
     }
@@ -164,7 +167,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
     /// Ends the connection.
     pub async fn close(&mut self) {
         self.scans.close().await;
-        // The client may have gone.
+        // The client may be gone already.
         let _ = self.writer.shutdown().await;
     }
 
@@ -180,7 +183,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         if self.output.len() > OUTPUT_BYTES { self.flush().await } else { Ok(()) }
     }
 
-    /// Returns whether `key` can be one; if not, the reply says why.
+    /// Returns whether `key` has an allowed length. If not, appends an error reply.
     fn check_key(&mut self, key: &[u8]) -> bool {
         let max_bytes = self.service.limits.key_max_bytes;
         let is_key = (1..=max_bytes).contains(&key.len());
@@ -190,7 +193,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         is_key
     }
 
-    /// Returns whether writes are taken now; if not, the reply says why.
+    /// Returns whether the disk has space for writes. If not, appends an error reply.
     fn check_space(&mut self) -> bool {
         let refusal = self.service.database.space().refusal();
         if let Some(reason) = &refusal {
@@ -218,13 +221,15 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         if !self.check_key(key) || !self.check_space() {
             return;
         }
+
         let database = &self.service.database;
         let written = tokio::select! {
             biased;
             written = database.set(key, value) => written,
-            // There is no room in memory, nor on the disk.
+            // The write waits for memory, and the disk has no space to flush it.
             refusal = database.space().until_full() => return self.error(&refusal),
         };
+
         match written {
             Ok(handle) => {
                 self.unacknowledged = Some(handle);
@@ -238,6 +243,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         if !keys.iter().all(|key| self.check_key(key)) || !self.check_space() {
             return;
         }
+
         let mut deleted = 0;
         for key in keys {
             let found = match self.service.database.get(key).await {
@@ -251,6 +257,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             }
             deleted += 1;
         }
+
         self.reply(Reply::Integer(deleted));
     }
 
@@ -284,6 +291,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
                 Err(error) => return self.failed(&error),
             }
         }
+
         let (cursor, ended) = if is_over { (0, Some(scan)) } else { self.scans.keep(scan) };
         if let Some(ended) = ended {
             ended.close().await;
@@ -306,8 +314,10 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             ("proto-max-bulk-len", limits.value_max_bytes.to_string()),
             ("save", String::new()),
         ];
+
         let is_asked = |name: &str| patterns.iter().any(|pattern| matches(pattern, name.as_bytes()));
         let asked: Vec<_> = settings.iter().filter(|(name, _)| is_asked(name)).collect();
+
         self.reply(Reply::Array(2 * asked.len()));
         for (name, value) in asked {
             self.reply(Reply::Bulk(name.as_bytes()));
@@ -317,7 +327,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
 }
 
 impl Service {
-    /// Returns the answer to INFO.
+    /// Returns the text of INFO.
     #[must_use]
     pub fn info(&self) -> String {
         let mut info = format!(
@@ -332,10 +342,12 @@ impl Service {
             self.commands.load(Ordering::Relaxed),
             self.database.space().free_bytes(),
         );
+
         for figure in FIGURES {
             let value = self.database.figure(&format!("slatedb.db.{figure}"));
             info.push_str(&format!("{figure}:{value}\r\n"));
         }
+
         info.push_str("# Classes\r\n");
         for class in self.database.topology().classes().list() {
             info.push_str(&format!("{}:shares={}\r\n", class.name, class.shares));
@@ -344,7 +356,7 @@ impl Service {
     }
 }
 
-/// Reads the words of SCAN: the cursor, how many keys to look at, and the pattern.
+/// Parses the arguments of SCAN: the cursor, the count of keys to read, and the pattern.
 fn scan_options<'a>(cursor: &[u8], options: &[&'a [u8]]) -> Result<(u64, u64, &'a [u8]), &'static str> {
     let number = |word: &[u8]| std::str::from_utf8(word).ok().and_then(|word| word.parse::<u64>().ok());
     let cursor = number(cursor).ok_or("ERR invalid cursor: it is a number, 0 to begin")?;

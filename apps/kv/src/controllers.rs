@@ -1,18 +1,18 @@
 //! Controllers: shares of flushes and compactions follow their backlog, and writes slow down before they must stop.
 //!
 //! # Why
-//! With static shares compaction is too fast when nothing is to be done and too slow when files pile up. Then a write
-//! waits until a file has gone, for seconds.
+//! With static shares, compaction is too fast when there is little to compact and too slow when files pile up. Then a
+//! write waits for seconds until a file is compacted.
 //!
 //! # How it works
-//! Every [`INTERVAL`] two backlogs become shares by the curves of [`plimsoll::core::backlog`], which are ScyllaDB's:
-//! memory that is not in files yet over its limit, and the bytes that compaction has still to write over the budget of
-//! memory. The first curve ends a memory table earlier, because SlateDB frees memory a table at a time. A level 0 more
-//! than half full counts as a backlog of compaction too: when it is full, flushes stop, however few its bytes are. The
-//! fuller of memory and level 0 delays each write by the cube of its fullness.
+//! Every [`INTERVAL`], ScyllaDB's curves in [`plimsoll::core::backlog`] map two backlogs to shares: unflushed memory
+//! divided by its limit, and the bytes that compaction still has to write divided by the memory budget. The first curve
+//! ends one memory table earlier, because SlateDB frees memory a table at a time. A level 0 that is more than half full
+//! also counts as a backlog of compaction: a full one stops flushes, however few bytes it has. Each write is delayed by
+//! the cube of the fullness of memory or of level 0, whichever is fuller.
 //!
 //! # Limits
-//! A running compaction counts as not begun: SlateDB does not say how far it is.
+//! A running compaction counts as not begun, because SlateDB does not report its progress.
 //!
 //! # Example
 //! `Controllers::new(&database).run(&database, stop)`
@@ -28,26 +28,26 @@ use tokio::sync::watch;
 
 use crate::database::{Database, L0_FILES_MAX};
 
-/// Time between two looks at the backlogs.
+/// Time between two measurements of the backlogs.
 pub const INTERVAL: Duration = Duration::from_millis(50);
-/// Time between changes of the shares of compactions, in nanoseconds; ScyllaDB's.
+/// Least time between two changes of compaction's shares, in nanoseconds. The value is ScyllaDB's.
 const COMPACTION_INTERVAL_NS: u64 = 250_000_000;
 /// Longest delay of a write, in nanoseconds. With 100 ms, 32 writers of 16 KiB still sent 5 MB/s into a full level 0.
 const DELAY_MAX_NS: u64 = 300_000_000;
 
-/// What is left to do.
+/// Work left for flushes and compactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Backlog {
-    /// Memory not in files yet, over its limit.
+    /// Unflushed memory, divided by its limit.
     pub memory: f64,
-    /// Bytes that compaction has still to write, over the budget of memory.
+    /// Bytes that compaction still has to write, divided by the memory budget.
     pub compaction: f64,
-    /// Files that were never compacted, over their limit.
+    /// Files of level 0, divided by their limit.
     pub level_0: f64,
 }
 
 impl Backlog {
-    /// Looks at `database`.
+    /// Measures the backlog of `database`.
     #[must_use]
     pub fn of(database: &Database) -> Backlog {
         let manifest = database.slatedb().manifest();
@@ -87,11 +87,12 @@ impl Controllers {
         }
     }
 
-    /// Looks once, and changes shares and the delay of writes.
+    /// Measures the backlogs once, and sets the shares and the delay of writes.
     pub fn step(&mut self, database: &Database) {
         let backlog = Backlog::of(database);
         let now_ns = self.started.elapsed().as_nanos() as u64;
         let compaction = backlog.compaction.max(level_0_backlog(backlog.level_0));
+
         let steps = [(&mut self.flush, backlog.memory), (&mut self.compaction, compaction)];
         for ((class, controller), backlog) in steps {
             if let Some(shares) = controller.update(now_ns, backlog) {
@@ -99,11 +100,12 @@ impl Controllers {
                 let _ = database.topology().classes().set_shares(*class, shares);
             }
         }
+
         let fullness = backlog.memory.max(backlog.level_0);
         database.set_write_delay(Duration::from_nanos(ingestion_delay_ns(fullness, DELAY_MAX_NS)));
     }
 
-    /// Looks every [`INTERVAL`] until `stop` says true.
+    /// Runs a step every [`INTERVAL`] until `stop` is true.
     pub async fn run(mut self, database: &Database, mut stop: watch::Receiver<bool>) {
         loop {
             self.step(database);

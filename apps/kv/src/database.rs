@@ -1,15 +1,17 @@
 //! The database: SlateDB on a store whose I/O is scheduled by class.
 //!
 //! # Why
-//! Server and stories open the same database; where the disk's model comes from and what memory is for is said once.
+//! The server and the stories open the same database; the source of the disk's model and the use of memory are defined
+//! once.
 //!
 //! # How it works
-//! [`Database::open`] starts an [`Engine`], locks the directory, and gives SlateDB a [`ScheduledStore`] that asks
-//! [`crate::classes`], and a [`CommitLog`]; [`Database::open_on`] uses an engine that runs already. [`Database::set`] returns a handle that says when the write is durable. A [`View`] has the keys
-//! as they were when it began. The budget of memory is divided by [`MemoryPlan`].
+//! [`Database::open`] starts an [`Engine`], locks the directory, and gives SlateDB a [`CommitLog`] and a
+//! [`ScheduledStore`] with the classes of [`crate::classes`]; [`Database::open_on`] uses a running engine.
+//! [`Database::set`] returns a handle that reports when the write is durable. A [`View`] has the keys as they were when
+//! it began. [`MemoryPlan`] divides the memory budget.
 //!
 //! # Limits
-//! The memory of compactions (some MiB for each file they read) is not part of the budget. A read may see a
+//! The memory budget does not include the memory of compactions (some MiB for each file they read). A read may see a
 //! write that is not durable yet.
 //!
 //! # Example
@@ -46,45 +48,47 @@ use crate::space::SpaceGate;
 
 /// Path of the database in its store.
 const ROOT: &str = "kv";
-/// File of a directory that says which version wrote it, and whose lock says that it is in use.
+/// File of a directory: its content is the version that wrote the directory, its lock shows that the directory is in
+/// use.
 const LOCK: &str = "plimsoll-kv.lock";
-/// Content of that file.
+/// Content of the lock file.
 const VERSION: &str = "plimsoll-kv 2\n";
-/// Longest time for the last flush; then the program ends without it. Nothing acknowledged is lost: the log has it.
+/// Longest wait for the last flush. If it expires, no acknowledged write is lost: the log has it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Most files that were never compacted; tables wait in memory beyond.
+/// Most files in level 0. Beyond, memory tables wait for compaction.
 pub const L0_FILES_MAX: usize = 16;
-/// Fewest keys of a file with a filter: all files. Without one, each read looks into each file of few large values.
+/// Fewest keys of a file that has a filter: 1, so every file has one. Without filters, each read would search every
+/// file of few large values.
 const FILTER_KEYS_MIN: u32 = 1;
-/// Shortest delay of a write: timers are no finer.
+/// Shortest delay of a write: the resolution of the runtime's timers.
 const DELAY_MIN: Duration = Duration::from_millis(1);
-/// Longest file of the commit log in bytes; with little memory a memory table's.
+/// Longest file of the commit log in bytes. With little memory, a file is as long as a memory table.
 const SEGMENT_MAX_BYTES: u64 = 16 << 20;
-/// Least budget of memory: smaller tables would be files of a few blocks.
+/// Smallest memory budget in bytes. With less, memory tables would become files of a few blocks.
 pub const MEMORY_MIN_BYTES: u64 = 16 << 20;
 
-/// What a database is opened with.
+/// Options for opening a database.
 #[derive(Clone, Debug)]
 pub struct DatabaseOptions {
-    /// The directory of the tree; made if missing.
+    /// The directory of the tree; created if missing.
     pub directory: PathBuf,
-    /// The directory of the write-ahead log, if it is another one.
+    /// The directory of the write-ahead log, if it differs from `directory`.
     pub commitlog_directory: Option<PathBuf>,
     /// The disk's model.
     pub disk: DiskModel,
-    /// Device time that the scheduler keeps in the disk at most; `None` for the library's goal. A disk that answers late
+    /// Most device time that the scheduler keeps in flight; `None` for the library's goal. A disk with a long latency
     /// needs more.
     pub latency_goal: Option<Duration>,
-    /// Whether the scheduler lets everything pass at once although it has a model.
+    /// Whether the scheduler dispatches everything at once although it has a model.
     pub is_drained: bool,
-    /// The budget of memory in bytes, at least [`MEMORY_MIN_BYTES`].
+    /// The memory budget in bytes, at least [`MEMORY_MIN_BYTES`].
     pub memory_bytes: u64,
-    /// Where the stations of each request are recorded.
+    /// The file in which the stations of each request are recorded.
     pub trace: Option<PathBuf>,
 }
 
 impl DatabaseOptions {
-    /// Returns options for a database in `directory`, on a disk that nothing is known of.
+    /// Returns options for a database in `directory`, on a disk without a model.
     pub fn new(directory: impl Into<PathBuf>) -> DatabaseOptions {
         DatabaseOptions {
             directory: directory.into(),
@@ -98,7 +102,7 @@ impl DatabaseOptions {
     }
 }
 
-/// How a budget of memory is divided, in bytes.
+/// The parts of a memory budget, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
     /// The budget.
@@ -107,11 +111,11 @@ pub struct MemoryPlan {
     pub block_cache_bytes: u64,
     /// Cache of indices and filters: an eighth.
     pub meta_cache_bytes: u64,
-    /// Written but not yet in files: a quarter. Writers wait beyond.
+    /// Written but not yet flushed: a quarter. Beyond, writers wait.
     pub unflushed_bytes: u64,
-    /// A memory table, which becomes a file: a quarter of that.
+    /// A memory table, which is flushed to a file: a quarter of `unflushed_bytes`.
     pub memtable_bytes: u64,
-    /// Requests of clients larger than a connection's first buffer: an eighth.
+    /// Requests of clients that exceed a connection's own buffer: an eighth.
     pub requests_bytes: u64,
 }
 
@@ -131,11 +135,11 @@ impl MemoryPlan {
     }
 }
 
-/// What is put between a database and its scheduled store.
+/// A layer between a database and its scheduled store.
 pub struct Tier {
-    /// The store that the database sees.
+    /// The store that the database uses.
     pub store: Arc<dyn ObjectStore>,
-    /// The cache of parsed blocks; `None` for one in memory.
+    /// The cache of parsed blocks; `None` for SlateDB's cache in memory.
     pub block_cache: Option<Arc<dyn DbCache>>,
 }
 
@@ -153,11 +157,11 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens the database, or makes it. What was acknowledged before a crash is there.
+    /// Opens the database, or creates it. Writes acknowledged before a crash are present.
     ///
     /// # Errors
     /// [`Failure::Input`] for a directory in use or of another version, or a bad io-properties file;
-    /// [`Failure::Machine`] for what the system or the database refuses.
+    /// [`Failure::Machine`] for errors of the system or of SlateDB.
     pub async fn open(options: &DatabaseOptions) -> Result<Database, Failure> {
         let locks = lock_all(options)?;
         let engine = Arc::new(Engine::start(options)?);
@@ -165,7 +169,7 @@ impl Database {
         Database::build(engine, options, locks, classes, None).await
     }
 
-    /// Opens the database as [`Database::open`], on an engine that runs. Its I/O has the classes of `classes`.
+    /// Opens the database like [`Database::open`], on a running engine. Its I/O has the classes of `classes`.
     ///
     /// # Errors
     /// As [`Database::open`].
@@ -187,9 +191,11 @@ impl Database {
     ) -> Result<Database, Failure> {
         let memory = MemoryPlan::of(options.memory_bytes);
         let store = engine.store(&options.directory).await?.with_rule(classes.rule());
+
         let log = options.commitlog_directory.as_ref().unwrap_or(&options.directory).join("commitlog");
         let segment_bytes = memory.memtable_bytes.min(SEGMENT_MAX_BYTES);
-        // What memory has taken finds room in the log on a full disk too, with what ends of files are left over.
+        // Even on a full disk, the log has room for all unflushed memory; the additional half covers the unused ends of
+        // its files.
         let reserved_bytes = memory.unflushed_bytes * 3 / 2;
         let handle = engine.runtime.any_shard();
         let log = CommitLog::open(handle, classes.commitlog, log, segment_bytes, reserved_bytes).await;
@@ -200,17 +206,20 @@ impl Database {
             Some(tier) => (tier.store, tier.block_cache),
             None => (Arc::new(store.clone()) as Arc<dyn ObjectStore>, None),
         };
+
         let garbage = GarbageCollectorBuilder::new(ROOT, Arc::clone(&seen))
             .with_options(garbage())
             .with_wal_gc(Arc::new(log.clone()));
+
         let builder = Db::builder(ROOT, seen)
             .with_settings(settings(&memory))
             .with_wal_writer(Box::new(log))
             .with_gc_builder(garbage)
             .with_metrics_recorder(Arc::clone(&recorder) as _)
             .with_db_cache(cache(&memory, block_cache), 0)
-            // A block lies in as few blocks of the disk as it has: direct I/O reads no neighbours.
+            // An aligned block spans the fewest blocks of the disk, so direct I/O reads no neighbours.
             .with_sst_block_alignment(true);
+
         let db = builder.build().await.map_err(|error| {
             Failure::machine(format_args!("cannot open the database in {}", options.directory.display()), error)
         })?;
@@ -229,7 +238,7 @@ impl Database {
         self.db.get(key).await
     }
 
-    /// Sets the value of `key`, which is not empty. The write counts when the handle says that it is durable.
+    /// Sets the value of `key`, which must not be empty. The handle reports when the write is durable.
     ///
     /// # Errors
     /// The database's error.
@@ -241,12 +250,12 @@ impl Database {
         self.db.put(key, value).await
     }
 
-    /// Delays each further write by `delay`; by less than 1 ms is not at all.
+    /// Delays each further write by `delay`. Less than 1 ms counts as no delay.
     pub fn set_write_delay(&self, delay: Duration) {
         self.write_delay_ns.store(delay.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Deletes `key`, which is not empty. The deletion counts when the handle says that it is durable.
+    /// Deletes `key`, which must not be empty. The handle reports when the deletion is durable.
     ///
     /// # Errors
     /// The database's error.
@@ -254,7 +263,7 @@ impl Database {
         self.db.delete(key).await
     }
 
-    /// Writes all of `batch`. It counts when the handle says that it is durable.
+    /// Writes `batch` as a whole. The handle reports when it is durable.
     ///
     /// # Errors
     /// The database's error.
@@ -262,15 +271,17 @@ impl Database {
         self.db.write(batch).await
     }
 
-    /// Returns all keys as they are now, read in `class`. The memory table becomes a file for it. The view ends by
-    /// itself `lifetime` after it began.
+    /// Returns a view of all keys as they are now, whose reads have `class`. Flushes the memory table first. The view
+    /// expires `lifetime` after it began.
     ///
     /// # Errors
     /// The database's error.
     pub async fn view(&self, class: Class, lifetime: Duration) -> Result<View, Error> {
         let kept = CheckpointOptions { lifetime: Some(lifetime), ..CheckpointOptions::default() };
         let checkpoint = self.db.create_checkpoint(CheckpointScope::All, &kept).await?;
+
         let store = self.store.clone().with_rule(ClassTable { analytics: class, ..self.classes }.rule());
+
         let options = DbReaderOptions { skip_wal_replay: true, ..DbReaderOptions::default() };
         let builder = DbReader::builder(ROOT, Arc::new(store))
             .with_reader_mode(DbReaderMode::Checkpoint(checkpoint.id))
@@ -288,13 +299,13 @@ impl Database {
         Ok(Scan { entries: view.entries(Bytes::new()..).await?, view })
     }
 
-    /// Returns the database itself, for what it knows of its files.
+    /// Returns SlateDB's handle, for its manifest and for flushes.
     #[must_use]
     pub fn slatedb(&self) -> &Db {
         &self.db
     }
 
-    /// Returns a figure of SlateDB's, by its name; 0 if it has none.
+    /// Returns SlateDB's metric `name`, or 0 if there is none.
     #[must_use]
     pub fn figure(&self, name: &str) -> u64 {
         let figures = self.recorder.snapshot();
@@ -312,7 +323,7 @@ impl Database {
         &self.engine
     }
 
-    /// Returns the topology: its classes and its disk's mode may be changed.
+    /// Returns the topology, through which shares and disk modes can be changed.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.engine.topology
@@ -324,30 +335,32 @@ impl Database {
         &self.classes
     }
 
-    /// Returns how memory is divided.
+    /// Returns the parts of the memory budget.
     #[must_use]
     pub fn memory(&self) -> &MemoryPlan {
         &self.memory
     }
 
-    /// Returns the gate that keeps writes out of a full disk.
+    /// Returns the gate that refuses writes to a full disk.
     #[must_use]
     pub fn space(&self) -> &SpaceGate {
         &self.space
     }
 
-    /// Writes what memory holds into files and ends everything; the engine too, if no other database uses it.
+    /// Flushes memory and closes the database. Stops the engine too, if no other database uses it.
     ///
     /// # Errors
-    /// [`Failure::Machine`] if that fails or takes longer than 30 s; what was acknowledged is in the log then.
+    /// [`Failure::Machine`] if that fails or takes longer than 30 s. Acknowledged writes are in the log even then.
     pub async fn close(self) -> Result<(), Failure> {
         let closed = tokio::time::timeout(CLOSE_TIMEOUT, self.db.close()).await;
         self.space.stop();
         drop((self.db, self.store));
+
         let stopped = match Arc::into_inner(self.engine) {
             Some(engine) => engine.stop().await,
             None => Ok(()),
         };
+
         let what = "the last flush failed (what was acknowledged is in the log)";
         match closed {
             Err(_) => return Err(Failure::machine(what, "it took longer than 30 s")),
@@ -362,7 +375,7 @@ impl Database {
 pub struct View(DbReader);
 
 impl View {
-    /// Returns keys and values of `range`, in their order.
+    /// Returns the keys and values of `range`, in key order.
     ///
     /// # Errors
     /// The database's error.
@@ -373,7 +386,7 @@ impl View {
 
     /// Ends the view.
     pub async fn close(self) {
-        // The checkpoint ends by itself.
+        // If this fails, the checkpoint still expires.
         let _ = self.0.close().await;
     }
 }
@@ -409,13 +422,15 @@ fn lock_all(options: &DatabaseOptions) -> Result<Vec<File>, Failure> {
     directories(options).iter().map(|directory| lock(directory)).collect()
 }
 
-/// Makes `directory` if it is missing, checks its version, and locks it until the file is dropped.
+/// Creates `directory` if it is missing, checks its version, and locks it until the returned file is dropped.
 fn lock(directory: &Path) -> Result<File, Failure> {
     let path = directory.join(LOCK);
     let failed = |error: std::io::Error| Failure::machine(format_args!("cannot use {}", path.display()), error);
     std::fs::create_dir_all(directory).map_err(failed)?;
+
     let mut options = File::options();
     let mut file = options.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -424,6 +439,7 @@ fn lock(directory: &Path) -> Result<File, Failure> {
         }
         Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
+
     let mut version = String::new();
     file.read_to_string(&mut version).map_err(failed)?;
     match version.as_str() {
@@ -435,6 +451,7 @@ fn lock(directory: &Path) -> Result<File, Failure> {
             return Err(Failure::Input(format!("{message}: use the version that wrote it, or another --dir")));
         }
     }
+
     Ok(file)
 }
 
@@ -442,6 +459,7 @@ fn cache(memory: &MemoryPlan, block_cache: Option<Arc<dyn DbCache>>) -> Arc<Spli
     let part = |max_capacity| {
         Some(Arc::new(MokaCache::new_with_opts(MokaCacheOptions { max_capacity, ..MokaCacheOptions::default() })) as _)
     };
+
     let blocks = block_cache.or_else(|| part(memory.block_cache_bytes));
     let meta = part(memory.meta_cache_bytes);
     Arc::new(SplitCache::new().with_block_cache(blocks).with_meta_cache(meta))
@@ -457,15 +475,17 @@ fn settings(memory: &MemoryPlan) -> Settings {
         min_filter_keys: FILTER_KEYS_MIN,
         ..CompactionWorkerOptions::default()
     };
+
     let compactor = CompactorOptions {
         poll_interval: poll,
         max_concurrent_compactions: 2,
         commit_compacted_interval: poll,
-        // Readers of this process follow the manifest at once, and scans hold checkpoints of their own.
+        // Readers in this process follow the manifest at once, and scans hold their own checkpoints.
         checkpoint_lifetime: Duration::from_secs(60),
         worker: Some(worker),
         ..CompactorOptions::default()
     };
+
     Settings {
         l0_sst_size_bytes: memory.memtable_bytes as usize,
         max_unflushed_bytes: memory.unflushed_bytes as usize,
@@ -478,16 +498,16 @@ fn settings(memory: &MemoryPlan) -> Settings {
     }
 }
 
-/// Returns how what nobody needs any more is removed.
+/// Returns SlateDB's options for garbage collection.
 fn garbage() -> GarbageCollectorOptions {
-    // There is one writer, which the directory's lock ensures: nobody writes under an old manifest.
+    // The directory's lock ensures a single writer, so no writer uses an old manifest.
     let often = |interval_s, min_age_s| {
         let (interval, min_age) = (Some(Duration::from_secs(interval_s)), Duration::from_secs(min_age_s));
         Some(GarbageCollectorDirectoryOptions { interval, min_age, dry_run: false })
     };
     GarbageCollectorOptions {
         manifest_options: often(10, 60),
-        // Segments of the log are written again.
+        // Freed segments of the log are reused.
         wal_options: often(2, 0),
         wal_fence_options: None,
         compacted_options: often(10, 60),

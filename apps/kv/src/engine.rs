@@ -1,12 +1,12 @@
-//! What schedules the disk: the classes, the disk's model, a shard, and who may look at it.
+//! The scheduler of the disk: the classes, the disk's model, a shard, and the control socket.
 //!
 //! # Why
 //! A second database on the same disk must be scheduled with the first, by the same shares.
 //!
 //! # How it works
-//! [`Engine::start`] makes the topology (from io-properties, or an unlimited disk) with the classes of
-//! [`crate::classes`], starts a shard, listens for `plimsoll attach`, and begins a trace if one is wanted. Databases
-//! share the engine; the last one that is closed stops it.
+//! [`Engine::start`] creates the topology (from io-properties, or an unlimited disk) with the classes of
+//! [`crate::classes`], starts a shard, listens for `plimsoll attach`, and begins a trace if the options name a file.
+//! Databases share the engine; closing the last one stops it.
 //!
 //! # Limits
 //! One shard.
@@ -28,20 +28,20 @@ use crate::classes::ClassTable;
 use crate::database::DatabaseOptions;
 use crate::failure::Failure;
 
-/// The disk as the scheduler knows it.
+/// The scheduler's model of the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskModel {
-    /// Nothing is known: everything is sent to the disk at once.
+    /// No model: all requests are sent to the disk at once.
     Unlimited,
     /// The file that `plimsoll tune -o` wrote.
     IoProperties(PathBuf),
 }
 
-/// What schedules the disks of one or several databases.
+/// The scheduler of the disks of one or several databases.
 pub struct Engine {
-    /// Its classes and its disks' modes may be changed.
+    /// The topology, through which shares and disk modes can be changed.
     pub topology: Topology,
-    /// Its shard.
+    /// The runtime of the shard.
     pub runtime: Runtime,
     /// The classes.
     pub classes: ClassTable,
@@ -53,17 +53,19 @@ impl Engine {
     /// Starts the engine.
     ///
     /// # Errors
-    /// [`Failure::Input`] for a bad io-properties file, or a trace that exists; [`Failure::Machine`] for what the
-    /// system refuses.
+    /// [`Failure::Input`] for a bad io-properties file, or a trace file that exists; [`Failure::Machine`] for errors of
+    /// the system.
     pub fn start(options: &DatabaseOptions) -> Result<Engine, Failure> {
         let (topology, classes) = topology(options)?;
         if let Some(path) = &options.trace {
             record(&topology, path)?;
         }
+
         let shards = ShardOptions { pin: false, ..ShardOptions::default() };
         let runtime = Runtime::start(&topology, &shards)
             .map_err(|error| Failure::machine("cannot start the scheduler's shard", error))?;
         let control = Server::start(&topology, "plimsoll-kv").map_err(|error| error.to_string());
+
         Ok(Engine { topology, runtime, classes, control, trace: options.trace.clone() })
     }
 
@@ -76,7 +78,7 @@ impl Engine {
         store.map_err(|error| Failure::machine("cannot open the store", error))
     }
 
-    /// Returns the control socket, or why there is none.
+    /// Returns the control socket, or the reason why there is none.
     pub fn control_socket(&self) -> Result<&Path, &str> {
         self.control.as_ref().map(Server::path).map_err(String::as_str)
     }
@@ -84,14 +86,16 @@ impl Engine {
     /// Stops the shard and ends the trace.
     ///
     /// # Errors
-    /// The shard failed earlier, or the trace is not whole.
+    /// The shard failed earlier, or the trace is incomplete.
     pub async fn stop(self) -> Result<(), Failure> {
         drop(self.control);
         let stopped = self.runtime.shutdown().await;
         stopped.map_err(|error| Failure::machine("the scheduler's shard failed", error))?;
+
         let Some(path) = self.trace else { return Ok(()) };
-        // `plimsoll attach` may have ended it, which said so there.
+        // `plimsoll attach` may have ended the trace, and reported it there.
         let Some(summary) = self.topology.trace().stop() else { return Ok(()) };
+
         let (path, events) = (path.display(), summary.events);
         if let Some(error) = summary.error {
             return Err(Failure::machine(
@@ -107,6 +111,7 @@ impl Engine {
 fn topology(options: &DatabaseOptions) -> Result<(Topology, ClassTable), Failure> {
     let registry = Classes::new();
     let classes = ClassTable::register(&registry).map_err(|error| Failure::machine("cannot make classes", error))?;
+
     let mut disks = match &options.disk {
         DiskModel::Unlimited => vec![DiskSetup::unlimited()],
         DiskModel::IoProperties(path) => {
@@ -118,6 +123,7 @@ fn topology(options: &DatabaseOptions) -> Result<(Topology, ClassTable), Failure
         let goal = LatencyGoal::Ns(goal.as_nanos() as u64);
         disks.iter_mut().for_each(|disk| disk.config.latency_goal = goal);
     }
+
     let topology =
         Topology::new(1, registry, disks).map_err(|error| Failure::machine("cannot make a topology", error))?;
     if options.is_drained {

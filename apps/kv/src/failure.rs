@@ -1,7 +1,7 @@
-//! How a command ends if it fails: one message and an exit code.
+//! Failures of a command: one message and an exit code.
 //!
 //! # Why
-//! A script must know whether the request made no sense or the machine could not do it.
+//! A script must be able to tell a bad request from a machine that cannot fulfil it.
 //!
 //! # How it works
 //! The codes are those of `plimsoll` itself: 0 done, 1 a figure says no, 2 bad input, 3 this machine cannot do it, 130
@@ -24,7 +24,7 @@ pub enum Failure {
     Input(String),
     /// Exit code 3: this machine cannot do it.
     Machine(String),
-    /// Exit code 130: a signal ended it; what was measured has been printed.
+    /// Exit code 130: a signal ended the command, which has printed the measurements so far.
     Interrupted(String),
 }
 
@@ -40,7 +40,7 @@ impl Failure {
         }
     }
 
-    /// Returns a failure of the machine: `what` was tried, and `error` came back.
+    /// Returns a failure of the machine: `what` failed with `error`.
     pub fn machine(what: impl fmt::Display, error: impl fmt::Display) -> Failure {
         Failure::Machine(format!("{what}: {error}"))
     }

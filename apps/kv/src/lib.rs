@@ -1,18 +1,18 @@
-//! A key-value server whose database has six classes of disk I/O, its client, and the stories of what that is good for.
+//! A key-value server whose database has six classes of disk I/O, its client, and stories that show their effect.
 //!
 //! # Why
-//! A scheduler of disk I/O shows its worth in a database: commits, flushes, compactions, queries and repairs share one
-//! disk and must not ruin each other. This program is one, made of published parts: SlateDB's tree of sorted files, on
-//! a [`plimsoll_store::ScheduledStore`].
+//! A database needs a scheduler of disk I/O: commits, flushes, compactions, queries and repairs share one disk and must
+//! not slow each other down. This program is such a database, made of published parts: SlateDB's tree of sorted files,
+//! on a [`plimsoll_store::ScheduledStore`].
 //!
 //! # How it works
 //! * [`serve`]: [`database`] opens the tree with a class for each kind of I/O ([`classes`]); [`server`] answers the
-//!   Redis protocol ([`resp`], [`command`]) and [`space`] keeps writes out when the disk is full.
-//! * [`stress`]: a client in cassandra-stress's way of saying things, which measures from the intended start.
+//!   Redis protocol ([`resp`], [`command`]); [`space`] refuses writes when the disk is full.
+//! * [`stress`]: a client with cassandra-stress's syntax, which measures latency from the intended start.
 //! * [`story`]: server and clients in one process, each story run in three ways in turn.
 //!
 //! # Limits
-//! Strings only: no expiry, no transactions, no replication, no authentication. A server for loopback.
+//! Strings only: no expiry, no transactions, no replication, no authentication. Meant for loopback.
 //!
 //! # Example
 //! `plimsoll-kv serve --dir /var/lib/kv`, then `redis-cli -p 6380 set ship ahoy`.

@@ -1,4 +1,4 @@
-//! The program `plimsoll-kv`: flags, and how it ends.
+//! The program `plimsoll-kv`: flags and exit codes.
 
 use std::process::ExitCode;
 
@@ -23,9 +23,9 @@ struct Arguments {
 enum Command {
     /// Serves the Redis protocol (GET SET MGET DEL SCAN PING INFO CONFIG COMMAND QUIT)
     Serve(ServeArguments),
-    /// Tells what the scheduler is good for: the same load drained, with static shares, with controllers
+    /// Shows the effect of the scheduler: the same load drained, with static shares, with controllers
     Story(StoryArguments),
-    /// Measures a server, in cassandra-stress's way of saying it (`stress` alone shows how)
+    /// Measures a server, with cassandra-stress's syntax (`stress` alone shows it)
     #[command(disable_help_flag = true)]
     Stress {
         /// The load: write, read or mixed, and its options

@@ -1,22 +1,23 @@
-//! Copies for another server: filling it, finding what differs by hashes of ranges, and removing what moved there.
+//! Copies keys to another server: fills it, repairs ranges whose hashes differ, and deletes the keys that moved there.
 //!
 //! # Why
-//! A server that is added needs everything at once, and one that was away needs little of it. Both read and write a lot,
-//! while clients ask for their keys.
+//! A new server needs all keys at once, and one that was down needs a few of them. Both cases read and write a lot
+//! while clients use the database.
 //!
 //! # How it works
 //! [`fill`] streams a view of all keys, in the class `repair-read`, into the other database, in batches. [`repair`]
-//! cuts the keys of both into ranges of [`RANGE_KEYS`] keys of the first, compares a hash of each, and goes through the
-//! entries of those alone that differ: keys with another value are copied, keys that the first does not have are
-//! deleted. [`cleanup`] deletes keys that a server does not own any more. The receiver's I/O has the class
-//! `repair-write` if it was opened with [`crate::classes::ClassTable::of_receiver`].
+//! divides the keys of both into ranges of [`RANGE_KEYS`] keys of the first, compares a hash of each, and reads the
+//! entries of the differing ranges only: it copies keys with another value and deletes keys that the first does not
+//! have. [`cleanup`] deletes keys that a server no longer owns. The receiver's I/O has the class `repair-write` if it
+//! was opened with [`crate::classes::ClassTable::of_receiver`].
 //!
 //! # Limits
-//! Both databases are in this process. The first one is right: nothing is merged. Writes that come while a view is read
-//! are for the next repair. Whatever is interrupted is repeated: no step remembers where it was.
+//! Both databases are in this process. The first one is right: nothing is merged. Writes made while a view is read are
+//! left to the next repair. An interrupted step starts over: it keeps no progress.
 //!
 //! # Example
-//! `fill(&first, &second, &keys).await?`, then `repair(&first, &second, &keys).await?` finds what was written meanwhile.
+//! `fill(&first, &second, &keys).await?`, then `repair(&first, &second, &keys).await?` copies the writes made
+//! meanwhile.
 
 use std::cmp::Ordering;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -30,19 +31,19 @@ use slatedb::{Error, WriteBatch, WriteHandle};
 use crate::database::{Database, View};
 use crate::failure::Failure;
 
-/// Keys of a range: a hash of 8 bytes speaks for so many.
+/// Keys of a range, which share one hash of 8 bytes.
 pub const RANGE_KEYS: usize = 1024;
-/// Bytes that are written together.
+/// Bytes at which a batch is written.
 const BATCH_BYTES: usize = 256 << 10;
 /// Lifetime of the views that are read.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
-/// What a repair found.
+/// The differences that a repair found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
     /// Ranges compared.
     pub ranges: usize,
-    /// Ranges that were not the same.
+    /// Ranges that differed.
     pub differing: usize,
     /// Keys copied.
     pub copied: u64,
@@ -58,10 +59,12 @@ pub async fn fill(from: &Database, to: &Database, keys: &AtomicU64) -> Result<()
     let filled = async {
         let view = repair_view(from).await?;
         let (mut entries, mut writes) = (view.entries(Bytes::new()..).await?, Writes::into(to));
+
         while let Some(entry) = entries.next().await? {
             writes.put(entry.key, entry.value).await?;
             keys.fetch_add(1, Relaxed);
         }
+
         writes.end().await?;
         view.close().await;
         Ok::<(), Error>(())
@@ -69,7 +72,7 @@ pub async fn fill(from: &Database, to: &Database, keys: &AtomicU64) -> Result<()
     filled.await.map_err(|error| Failure::machine("cannot copy to the second database", error))
 }
 
-/// Makes `to` what `from` is, and counts the keys read in `keys`.
+/// Makes `to` equal to `from`, and counts the keys read in `keys`.
 ///
 /// # Errors
 /// A database's error.
@@ -90,6 +93,7 @@ pub async fn repair(from: &Database, to: &Database, keys: &AtomicU64) -> Result<
             let bounds = (Bound::Included(range.first.clone()), until);
             copy_differences(&ours, &theirs, bounds, &mut writes, &mut found).await?;
         }
+
         writes.end().await?;
         ours.close().await;
         theirs.close().await;
@@ -98,7 +102,7 @@ pub async fn repair(from: &Database, to: &Database, keys: &AtomicU64) -> Result<
     repaired.await.map_err(|error| Failure::machine("cannot repair the second database", error))
 }
 
-/// Deletes the keys of `database` for which `is_kept` says no, and counts them in `keys`.
+/// Deletes the keys of `database` for which `is_kept` is false, and counts them in `keys`.
 ///
 /// # Errors
 /// The database's error.
@@ -106,12 +110,14 @@ pub async fn cleanup(database: &Database, is_kept: fn(&[u8]) -> bool, keys: &Ato
     let cleaned = async {
         let view = repair_view(database).await?;
         let (mut entries, mut writes) = (view.entries(Bytes::new()..).await?, Writes::into(database));
+
         while let Some(entry) = entries.next().await? {
             if !is_kept(&entry.key) {
                 writes.delete(entry.key).await?;
                 keys.fetch_add(1, Relaxed);
             }
         }
+
         writes.end().await?;
         view.close().await;
         Ok::<(), Error>(())
@@ -129,10 +135,12 @@ struct Range {
     hash: u64,
 }
 
-/// Returns the ranges of `view`: those of `like`, or of [`RANGE_KEYS`] keys each. The first begins at the empty key.
+/// Returns the hashed ranges of `view`, with the bounds of `like` or of [`RANGE_KEYS`] keys each. The first begins at
+/// the empty key.
 async fn hash_ranges(view: &View, like: Option<&[Range]>, keys: &AtomicU64) -> Result<Vec<Range>, Error> {
     let mut ranges = Vec::new();
     let (mut first, mut hasher, mut count) = (Bytes::new(), DefaultHasher::new(), 0);
+
     let mut entries = view.entries(Bytes::new()..).await?;
     while let Some(entry) = entries.next().await? {
         while let Some(next) = match like {
@@ -147,14 +155,16 @@ async fn hash_ranges(view: &View, like: Option<&[Range]>, keys: &AtomicU64) -> R
         count += 1;
         keys.fetch_add(1, Relaxed);
     }
+
     ranges.push(Range { first, hash: hasher.finish() });
     for rest in like.unwrap_or_default().iter().skip(ranges.len()) {
         ranges.push(Range { first: rest.first.clone(), hash: DefaultHasher::new().finish() });
     }
+
     Ok(ranges)
 }
 
-/// Writes what makes the entries of `theirs` within `bounds` those of `ours`.
+/// Writes the changes that make the entries of `theirs` within `bounds` equal to those of `ours`.
 async fn copy_differences(
     ours: &View,
     theirs: &View,
@@ -164,6 +174,7 @@ async fn copy_differences(
 ) -> Result<(), Error> {
     let (mut ours, mut theirs) = (ours.entries(bounds.clone()).await?, theirs.entries(bounds).await?);
     let (mut mine, mut other) = (ours.next().await?, theirs.next().await?);
+
     loop {
         let order = match (&mine, &other) {
             (Some(mine), Some(other)) => mine.key.cmp(&other.key),
@@ -171,6 +182,7 @@ async fn copy_differences(
             (None, Some(_)) => Ordering::Greater,
             (None, None) => return Ok(()),
         };
+
         let (taken, dropped) = match order {
             Ordering::Less => (mine.take(), None),
             Ordering::Greater => (None, other.take()),
@@ -178,6 +190,7 @@ async fn copy_differences(
                 (mine.take().zip(other.take()).filter(|(a, b)| a.value != b.value).map(|(a, _)| a), None)
             }
         };
+
         if let Some(entry) = taken {
             writes.put(entry.key, entry.value).await?;
             found.copied += 1;
@@ -186,6 +199,7 @@ async fn copy_differences(
             writes.delete(entry.key).await?;
             found.deleted += 1;
         }
+
         if order.is_le() {
             mine = ours.next().await?;
         }
@@ -220,7 +234,7 @@ impl Writes<'_> {
         self.write_if(BATCH_BYTES).await
     }
 
-    /// Writes the batch if it has `least_bytes`.
+    /// Writes the batch if it has at least `least_bytes`.
     async fn write_if(&mut self, least_bytes: usize) -> Result<(), Error> {
         if self.batch_bytes >= least_bytes {
             self.batch_bytes = 0;
@@ -229,7 +243,7 @@ impl Writes<'_> {
         Ok(())
     }
 
-    /// Writes the rest, and waits until everything is durable.
+    /// Writes the last batch, and waits until all batches are durable.
     async fn end(mut self) -> Result<(), Error> {
         self.write_if(1).await?;
         match self.last {
@@ -308,7 +322,7 @@ mod tests {
 
         cleanup(&first, |key| key < b"001000".as_slice(), &keys).await.unwrap();
         assert_eq!(content(&first).await.len(), 1000);
-        // All that the receiver did is repair.
+        // All I/O of the receiver is repair.
         let of = |name: &str| first.topology().classes().find(name).unwrap();
         assert_eq!(second.classes().memtable, of("repair-write"));
         first.close().await.unwrap();
@@ -321,15 +335,19 @@ mod tests {
         let (first, second) = open_two(directory.path()).await;
         let keys = AtomicU64::new(0);
         set_many(&first, (0..3000).filter(|key| key % 3 > 0)).await;
-        // An empty side is one range of nothing.
+
+        // An empty database is one empty range.
         let nothing = repair(&second, &second, &keys).await.unwrap();
         assert_eq!(nothing, Differences { ranges: 1, ..Differences::default() });
-        // The stream broke off after a third, and some of it the other one had already.
+
+        // The second server has a third of the keys, and some that the first does not have.
         set_many(&second, 0..1000).await;
         second.close().await.unwrap();
+
         let classes = first.classes().of_receiver();
         let second = options(directory.path(), "second");
         let second = Database::open_on(first.engine(), &second, classes, None).await.unwrap();
+
         repair(&first, &second, &keys).await.unwrap();
         assert_eq!(content(&first).await, content(&second).await);
         second.close().await.unwrap();

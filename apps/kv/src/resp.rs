@@ -1,26 +1,26 @@
 //! The Redis serialization protocol, version 2: requests in, replies out.
 //!
 //! # Why
-//! Every language has a client for it, and redis-benchmark measures the server without our help. A request is never
-//! anything but a list of strings, so a reader of that alone is small, has no recursion that a client could drive, and
-//! knows the length of a value before the value has come.
+//! Every language has a client for it, and redis-benchmark can measure the server. A request is always a list of
+//! strings, so its parser is small, has no recursion that a client could drive, and knows the length of a value before
+//! the value arrives.
 //!
 //! # How it works
-//! [`parse`] looks at the bytes that have arrived: a whole request, too few bytes (and how many at least are missing),
-//! or an error after which nothing of the connection can be understood. It copies nothing. [`Reply`] writes replies.
-//! [`parse_reply`] is the other side, for clients: one reply, of which an array's elements are counted, not kept.
+//! [`parse`] finds in the bytes that have arrived a whole request, a partial one (with its least length), or an error
+//! after which the connection cannot be understood. It copies nothing. [`Reply`] writes replies. [`parse_reply`] parses
+//! one reply for clients; it keeps neither values nor the elements of arrays.
 //!
 //! # Limits
-//! Bounds are in [`Limits`]. A request that has arrived in part is looked through again from its beginning; with at
-//! most [`ARGUMENTS_MAX`] arguments that costs little.
+//! Bounds are in [`Limits`]. A partial request is parsed again from its beginning when more bytes arrive; with at most
+//! [`ARGUMENTS_MAX`] arguments that costs little.
 //!
 //! # Example
-//! `*1\r\n$4\r\nPING\r\n` is the request `PING`; so is the line `PING\r\n`, as one types it.
+//! `*1\r\n$4\r\nPING\r\n` is the request `PING`; so is the typed line `PING\r\n`.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Most arguments of a request: MGET and DEL take so many keys.
+/// Most arguments of a request, its command included. This bounds the keys of MGET and DEL.
 pub const ARGUMENTS_MAX: usize = 1024;
 /// Longest line: a request typed by hand, a length, or an error.
 pub const LINE_MAX_BYTES: usize = 1024;
@@ -42,24 +42,24 @@ impl Limits {
     }
 }
 
-/// What the bytes of a connection are.
+/// A request at the beginning of a connection's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// A whole request.
     Request {
-        /// The places of its arguments.
+        /// The byte ranges of its arguments.
         arguments: Vec<Range<usize>>,
         /// Its length in bytes.
         len_bytes: usize,
     },
-    /// A part of one.
+    /// A part of a request.
     Partial {
-        /// The least length that it can have, in bytes.
+        /// The least length that the whole request can have, in bytes.
         least_bytes: usize,
     },
 }
 
-/// Why bytes are no request. The connection is closed: where the next one would begin is unknown.
+/// Why bytes are no request. The connection must be closed, because the beginning of the next request is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     /// A line is too long.
@@ -73,7 +73,7 @@ pub enum ProtocolError {
         /// The byte found.
         found: u8,
     },
-    /// Too many arguments, or none: their number.
+    /// The number of arguments, if it is 0 or too large.
     Arguments(i64),
     /// An argument is too long.
     LongArgument {
@@ -109,7 +109,7 @@ impl fmt::Display for ProtocolError {
 
 impl std::error::Error for ProtocolError {}
 
-/// Looks at the first request of `bytes`.
+/// Parses the first request of `bytes`.
 ///
 /// # Errors
 /// See [`ProtocolError`].
@@ -117,6 +117,7 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Parsed, ProtocolError> {
     if bytes.first().is_some_and(|first| *first != b'*') {
         return Ok(typed(bytes)?.map_or(Parsed::Partial { least_bytes: bytes.len() + 1 }, |found| found));
     }
+
     let Some((count, mut at)) = number(bytes, 0, '*')? else {
         return Ok(Parsed::Partial { least_bytes: bytes.len() + 1 });
     };
@@ -144,12 +145,14 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Parsed, ProtocolError> {
         arguments.push(begin..begin + len);
         at = begin + len + 2;
     }
+
     Ok(Parsed::Request { arguments, len_bytes: at })
 }
 
-/// Returns the request of a line as one types it; an empty line has no arguments.
+/// Parses the first line of `bytes` as a typed request. An empty line has no arguments.
 fn typed(bytes: &[u8]) -> Result<Option<Parsed>, ProtocolError> {
     let Some(end) = line_end(bytes, 0)? else { return Ok(None) };
+
     let mut arguments = Vec::new();
     let mut at = 0;
     for word in bytes[..end].split(|byte| byte.is_ascii_whitespace()) {
@@ -158,13 +161,14 @@ fn typed(bytes: &[u8]) -> Result<Option<Parsed>, ProtocolError> {
         }
         at += word.len() + 1;
     }
+
     if arguments.len() > ARGUMENTS_MAX {
         return Err(ProtocolError::Arguments(arguments.len() as i64));
     }
     Ok(Some(Parsed::Request { arguments, len_bytes: end + 1 }))
 }
 
-/// Returns the place of the `\n` that ends the line from `begin`, if it has come.
+/// Returns the index of the `\n` that ends the line from `begin`, if it has arrived.
 fn line_end(bytes: &[u8], begin: usize) -> Result<Option<usize>, ProtocolError> {
     let window = &bytes[begin..bytes.len().min(begin + LINE_MAX_BYTES)];
     match window.iter().position(|byte| *byte == b'\n') {
@@ -174,7 +178,7 @@ fn line_end(bytes: &[u8], begin: usize) -> Result<Option<usize>, ProtocolError> 
     }
 }
 
-/// Returns the number of the line at `at`, which begins with `prefix`, and the place after the line.
+/// Returns the number in the line at `at`, which begins with `prefix`, and the index after the line.
 fn number(bytes: &[u8], at: usize, prefix: char) -> Result<Option<(i64, usize)>, ProtocolError> {
     let Some(first) = bytes.get(at) else { return Ok(None) };
     expect(*first, prefix)?;
@@ -193,7 +197,7 @@ fn expect(found: u8, expected: char) -> Result<(), ProtocolError> {
 pub enum Reply<'b> {
     /// A word, such as `OK`.
     Simple(&'b str),
-    /// An error; its first word is its kind. Line ends in it become spaces.
+    /// An error; its first word is its kind. Line ends in the text become spaces.
     Error(&'b str),
     /// A number.
     Integer(i64),
@@ -201,7 +205,7 @@ pub enum Reply<'b> {
     Bulk(&'b [u8]),
     /// No value.
     Null,
-    /// So many replies follow, which are one.
+    /// An array; its elements follow as this number of replies.
     Array(usize),
 }
 
@@ -229,24 +233,26 @@ fn line(out: &mut Vec<u8>, prefix: char, content: impl fmt::Display) {
     let _ = write!(out, "{prefix}{content}\r\n");
 }
 
-/// A reply as a client sees it.
+/// A reply as a client receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Anything but an error: whether it is a value, or none.
+    /// No error; whether the reply has a value.
     Value(bool),
     /// An error.
     Error(String),
 }
 
-/// Returns the first reply of `bytes` and its length, or `None` if it has not come as a whole.
+/// Returns the first reply of `bytes` and its length, or `None` if it has not arrived completely.
 ///
 /// # Errors
-/// Bytes that are no reply.
+/// The bytes are no reply.
 pub fn parse_reply(bytes: &[u8]) -> Result<Option<(Answer, usize)>, ProtocolError> {
     let (mut at, mut left) = (0, 1_u64);
     let mut answer = Answer::Value(true);
+
     while left > 0 {
         left -= 1;
+
         let Some(first) = bytes.get(at) else { return Ok(None) };
         let prefix = char::from(*first);
         match prefix {
@@ -271,5 +277,6 @@ pub fn parse_reply(bytes: &[u8]) -> Result<Option<(Answer, usize)>, ProtocolErro
             _ => return Err(ProtocolError::Byte { expected: '+', found: *first }),
         }
     }
+
     Ok((at <= bytes.len()).then_some((answer, at)))
 }

@@ -1,16 +1,16 @@
 //! The scans of a connection: cursors, and patterns of keys.
 //!
 //! # Why
-//! SCAN goes over all keys in small steps. A step must not begin anew, and a client that forgets its scan must not
+//! SCAN reads all keys in small steps. A step must continue at the end of the last one, and an abandoned scan must not
 //! keep files of the database for ever.
 //!
 //! # How it works
-//! Cursor 0 begins a scan: a reader of its own, of the keys as they are then. Each step has a new cursor, which stands
-//! for the reader; the last step answers with cursor 0. A connection has at most [`SCANS_MAX`] scans; a further one
-//! ends the oldest.
+//! Cursor 0 begins a scan, which has its own reader of the keys as they are then. Each step returns a new cursor for
+//! the reader; the last step returns cursor 0. A connection has at most [`SCANS_MAX`] scans; a further one ends the
+//! oldest.
 //!
 //! # Limits
-//! A cursor is good once, on its connection, for [`LIFETIME`].
+//! A cursor is valid once, on its connection, for [`LIFETIME`].
 //!
 //! # Example
 //! `SCAN 0 COUNT 100 MATCH user:*`
@@ -39,7 +39,7 @@ impl Scans {
         self.open.remove(at).map(|(_, _, scan)| scan)
     }
 
-    /// Keeps `scan` and returns its cursor. A scan that has to make room comes back too.
+    /// Keeps `scan` and returns its cursor. If there are too many scans, returns the oldest too, for closing.
     pub fn keep(&mut self, scan: Scan) -> (u64, Option<Scan>) {
         let oldest = if self.open.len() == SCANS_MAX { self.open.pop_front() } else { None };
         self.last_cursor += 1;
@@ -55,21 +55,24 @@ impl Scans {
     }
 }
 
-/// Returns whether `key` is of the form `pattern`: `*` any bytes, `?` one byte, `[a-c]` one of these, `[^a]` none of
+/// Returns whether `key` matches `pattern`: `*` is any bytes, `?` one byte, `[a-c]` one of these, `[^a]` one other than
 /// these, `\` the next byte itself.
 #[must_use]
 pub fn matches(pattern: &[u8], key: &[u8]) -> bool {
-    // Where to go on if what follows the last `*` does not fit: one byte further.
+    // `again`: where to retry if the rest after the last `*` does not match.
     let (mut at, mut in_key, mut again) = (0, 0, None);
+
     loop {
         if pattern.get(at) == Some(&b'*') {
             again = Some((at + 1, in_key));
             at += 1;
             continue;
         }
+
         if at == pattern.len() && in_key == key.len() {
             return true;
         }
+
         let one = key.get(in_key).and_then(|byte| one_byte(&pattern[at..], *byte));
         match (one, again) {
             (Some(len), _) => (at, in_key) = (at + len, in_key + 1),
@@ -82,7 +85,7 @@ pub fn matches(pattern: &[u8], key: &[u8]) -> bool {
     }
 }
 
-/// Returns the length of the first element of `pattern` if `byte` fits it.
+/// Returns the length of the first element of `pattern` if `byte` matches it.
 fn one_byte(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [b'?', ..] => Some(1),

@@ -1,15 +1,14 @@
 //! The command `serve`: from flags to a running server, and its clean stop.
 //!
 //! # Why
-//! What the server does without being asked (an unlimited disk, an open port) must be said, and stopping it must lose
-//! nothing.
+//! The server must report its defaults (an unlimited disk, an open port), and stopping it must lose nothing.
 //!
 //! # How it works
-//! Opens the database, listens, says where and how on stderr, and waits for SIGINT or SIGTERM. Then connections end
-//! after the requests they have read, memory is written to files, and the program ends with code 0.
+//! Opens the database, listens, reports the address and the mode on stderr, and waits for SIGINT or SIGTERM. Then
+//! connections end after the requests they have read, memory is written to files, and the program ends with code 0.
 //!
 //! # Limits
-//! No authentication and no encryption: that is why it listens on loopback unless told otherwise.
+//! No authentication and no encryption, so the default address is on loopback.
 //!
 //! # Example
 //! `plimsoll-kv serve --dir /var/lib/kv --io-properties io-properties.yaml`
@@ -68,10 +67,10 @@ pub struct ServeArguments {
     pub static_shares: bool,
 }
 
-/// Reads a budget of memory.
+/// Parses a memory budget.
 ///
 /// # Errors
-/// No size, or too little.
+/// `text` is no size, or too little.
 pub fn memory(text: &str) -> Result<u64, String> {
     let bytes = parse_size_bytes(text).map_err(|error| error.to_string())?;
     if bytes < MEMORY_MIN_BYTES {
@@ -80,10 +79,10 @@ pub fn memory(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// Reads a goal for the latency of the disk.
+/// Parses a latency goal for the disk.
 ///
 /// # Errors
-/// No duration, or one outside of 10 us to 1 s.
+/// `text` is no duration, or is outside of 10 us to 1 s.
 pub fn latency_goal(text: &str) -> Result<Duration, String> {
     let ns = parse_duration_ns(text).map_err(|error| error.to_string())?;
     let goal = Duration::from_nanos(ns);
@@ -91,7 +90,7 @@ pub fn latency_goal(text: &str) -> Result<Duration, String> {
     if is_goal { Ok(goal) } else { Err("10us to 1s".to_owned()) }
 }
 
-/// Longest value that may be allowed: 512 MiB, as in Redis.
+/// Largest value of `--max-value`: 512 MiB, as in Redis.
 const VALUE_MAX_BYTES: u64 = 512 << 20;
 /// Longest key in bytes.
 const KEY_MAX_BYTES: usize = 16 << 10;
@@ -131,6 +130,7 @@ pub async fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
     let what = format!("cannot listen on {} (another --listen?)", arguments.listen);
     let listener = TcpListener::bind(arguments.listen).await.map_err(|error| Failure::machine(&what, error))?;
     let address = listener.local_addr().map_err(|error| Failure::machine(&what, error))?;
+
     let database = Database::open(&arguments.database()).await?;
     say(arguments, address, &database);
 
@@ -144,6 +144,7 @@ pub async fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
         refused: AtomicU64::new(0),
         commands: AtomicU64::new(0),
     });
+
     let (stop, stopped) = watch::channel(false);
     let serving = tokio::spawn(serve_connections(listener, Arc::clone(&service), stopped.clone()));
     let controlling = (!arguments.static_shares).then(|| {
@@ -155,19 +156,22 @@ pub async fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
+
     eprintln!("stopping: connections end, then memory is written to files");
     // Both tasks hold a receiver, or have ended.
     let _ = stop.send(true);
+
     serving.await.map_err(|error| Failure::machine("the server failed", error))?;
     if let Some(controlling) = controlling {
         controlling.await.map_err(|error| Failure::machine("the controllers failed", error))?;
     }
+
     let service = Arc::into_inner(service)
         .ok_or_else(|| Failure::Machine("a connection did not end; what was acknowledged is in the log".to_owned()))?;
     service.database.close().await
 }
 
-/// Says on stderr what runs, and what does not.
+/// Reports the address, the lack of a disk model, and the control socket on stderr.
 fn say(arguments: &ServeArguments, address: SocketAddr, database: &Database) {
     eprintln!("serving {} on {address} (PID {})", arguments.dir.display(), std::process::id());
     if arguments.io_properties.is_none() {

@@ -4,16 +4,16 @@
 //! Clients must not decide how much memory the server takes, nor lose a reply because it stops.
 //!
 //! # How it works
-//! Each connection is a task with a buffer. Whole requests in it run in their order, then their replies are sent
-//! together. A request longer than [`BUFFER_BYTES`] takes the rest of its memory from a budget that all connections
-//! share; if there is none, the client is told so. When the server stops, a connection ends after the requests that it
-//! has read.
+//! Each connection is a task with a buffer. Its whole requests run in order, then their replies are sent together. A
+//! request longer than [`BUFFER_BYTES`] takes the rest of its memory from a budget that all connections share; if the
+//! budget is spent, the client gets an error. When the server stops, a connection ends after the requests that it has
+//! read.
 //!
 //! # Limits
-//! A connection that is silent stays open. What a request leaves in a buffer is given back when it has been answered.
+//! An idle connection stays open. The memory of a large request is returned once it is answered.
 //!
 //! # Example
-//! `serve_connections(listener, service, budget, stop)` returns when all connections have ended.
+//! `serve_connections(listener, service, stop)` returns when all connections have ended.
 
 use std::io;
 use std::sync::Arc;
@@ -29,22 +29,23 @@ use tokio::task::JoinSet;
 use crate::command::{Next, Service, Session};
 use crate::resp::{Parsed, parse};
 
-/// Memory that a connection has for itself, in bytes.
+/// Buffer that each connection has apart from the shared budget, in bytes.
 pub const BUFFER_BYTES: usize = 64 << 10;
-/// Unit in which the shared budget is counted, in bytes.
+/// Unit of the shared budget, in bytes.
 const BUDGET_UNIT_BYTES: usize = 1 << 10;
-/// Time that connections have for their last replies when the server stops.
+/// Time that connections have for their last replies after the server was stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time that a client has to read the last reply.
+/// Time that a client has to read the last reply before the connection is closed.
 const LINGER: Duration = Duration::from_millis(500);
-/// Pause after a connection could not be accepted (no file descriptors, mostly).
+/// Pause after a failed accept; most failures are a lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// Serves connections until `stop` says true, then waits for those that are open.
+/// Serves connections until `stop` is true, then waits a bounded time until the open ones end.
 pub async fn serve_connections(listener: TcpListener, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
     let budget = service.database.memory().requests_bytes as usize / BUDGET_UNIT_BYTES;
     let budget = Arc::new(Semaphore::new(budget.min(Semaphore::MAX_PERMITS)));
     let places = Arc::new(Semaphore::new(service.connections_max));
+
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -52,16 +53,18 @@ pub async fn serve_connections(listener: TcpListener, service: Arc<Service>, mut
             Some(_) = connections.join_next() => continue,
             accepted = listener.accept() => accepted,
         };
+
         let Ok((stream, _)) = accepted else {
             tokio::time::sleep(ACCEPT_RETRY).await;
             continue;
         };
+
         match Arc::clone(&places).try_acquire_owned() {
             Ok(place) => {
                 let (service, budget, stop) = (Arc::clone(&service), Arc::clone(&budget), stop.clone());
                 connections.spawn(async move {
                     service.connections.fetch_add(1, Ordering::Relaxed);
-                    // A broken connection concerns its client alone.
+                    // A failed connection concerns only its client.
                     let _ = Connection::new(stream, Arc::clone(&service), budget).serve(stop).await;
                     service.connections.fetch_sub(1, Ordering::Relaxed);
                     drop(place);
@@ -73,6 +76,7 @@ pub async fn serve_connections(listener: TcpListener, service: Arc<Service>, mut
             }
         }
     }
+
     drop(listener);
     let ended = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(STOP_TIMEOUT, ended).await.is_err() {
@@ -92,13 +96,13 @@ struct Connection {
     service: Arc<Service>,
     buffer: Vec<u8>,
     budget: Arc<Semaphore>,
-    /// Memory beyond the connection's own.
+    /// Memory taken from the shared budget.
     taken: Option<OwnedSemaphorePermit>,
 }
 
 impl Connection {
     fn new(stream: TcpStream, service: Arc<Service>, budget: Arc<Semaphore>) -> Connection {
-        // Replies are sent whole, so waiting for more of them only delays.
+        // Replies are sent whole, so Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         let (reader, writer) = stream.into_split();
         let session = Session::new(Arc::clone(&service), writer);
@@ -119,15 +123,18 @@ impl Connection {
                 break;
             }
         }
+
         self.session.close().await;
-        // Closing with unread bytes would take the last reply from the client.
+
+        // If unread bytes remained, the kernel would reset the connection, and the client could lose the last reply.
         let mut rest = vec![0; BUFFER_BYTES];
         let discard = async { while self.reader.read(&mut rest).await.is_ok_and(|read| read > 0) {} };
         let _ = tokio::time::timeout(LINGER, discard).await;
         Ok(())
     }
 
-    /// Runs the whole requests in the buffer and sends their replies. Returns the least length of what is left.
+    /// Runs the whole requests in the buffer and sends their replies. Returns the least length of the partial one that
+    /// remains.
     async fn run_requests(&mut self) -> io::Result<(usize, Next)> {
         let mut at = 0;
         let (least_bytes, next) = loop {
@@ -147,12 +154,14 @@ impl Connection {
                 }
             }
         };
+
         self.session.flush().await?;
         self.buffer.drain(..at);
         Ok((least_bytes, next))
     }
 
-    /// Makes room for a request of `least_bytes`. Returns whether there is memory for it.
+    /// Extends the buffer for a request of `least_bytes`. If the budget is spent, replies with an error and returns
+    /// false.
     async fn make_room(&mut self, least_bytes: usize) -> io::Result<bool> {
         if least_bytes <= BUFFER_BYTES {
             self.buffer.shrink_to(BUFFER_BYTES);
@@ -160,8 +169,10 @@ impl Connection {
             self.taken = None;
             return Ok(true);
         }
+
         let units = (least_bytes.max(self.buffer.len() + 1) - BUFFER_BYTES).div_ceil(BUDGET_UNIT_BYTES);
         let missing = units.saturating_sub(self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
+
         let permit = Arc::clone(&self.budget).try_acquire_many_owned(u32::try_from(missing).unwrap_or(u32::MAX));
         let Ok(permit) = permit else {
             self.session
@@ -169,10 +180,12 @@ impl Connection {
             self.session.flush().await?;
             return Ok(false);
         };
+
         match &mut self.taken {
             Some(taken) => taken.merge(permit),
             taken => *taken = Some(permit),
         }
+
         self.buffer.reserve_exact(least_bytes.saturating_sub(self.buffer.len()).max(1));
         Ok(true)
     }

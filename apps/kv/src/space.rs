@@ -1,17 +1,16 @@
-//! Keeps writes out while the disk is nearly full.
+//! Refuses writes while the disk is nearly full.
 //!
 //! # Why
-//! SlateDB repeats a write that fails until it succeeds. On a full disk a SET would never be answered, and memory would
-//! fill with what cannot be written. A refusal with a reason is better, and reads go on.
+//! SlateDB repeats a failed write until it succeeds. On a full disk, a SET would get no reply, and memory would fill
+//! with data that cannot be flushed. A refusal with a reason is better, and reads continue.
 //!
 //! # How it works
-//! A thread asks the file system for its free space every [`INTERVAL`]. With less than the reserve, writes are refused
-//! until there is more again; those that wait for room in memory are told so too. The reserve has room for what memory
-//! still holds; the log has its own.
+//! A thread queries the free space of the file systems every [`INTERVAL`]. Below the reserve, writes are refused, also
+//! those that already wait for memory. The reserve has room for unflushed memory; the log has its own space.
 //!
 //! # Limits
-//! A compaction writes as much as it reads, and may take the whole reserve. Then writes that memory has taken wait for
-//! space before they are answered.
+//! A compaction writes as much as it reads, and may use the whole reserve. Then replies to writes already in memory
+//! wait for space.
 //!
 //! # Example
 //! `SpaceGate::watch(directories, 1 << 30)` refuses writes below 1 GiB of free space.
@@ -24,10 +23,10 @@ use std::time::Duration;
 use plimsoll::sys::statfs::file_system;
 use plimsoll_figures::units::format_bytes_binary;
 
-/// Time between two looks at the free space.
+/// Time between two queries of the free space.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The free space of the directories of a database. Clones share it.
+/// Watches the free space of a database's directories. Clones share it.
 #[derive(Clone, Debug)]
 pub struct SpaceGate(Arc<Inner>);
 
@@ -44,7 +43,7 @@ impl SpaceGate {
     /// Watches the file systems of `directories` until [`SpaceGate::stop`].
     ///
     /// # Errors
-    /// The system refuses a thread, or to look.
+    /// The system refuses the thread or the query.
     pub fn watch(directories: Vec<PathBuf>, reserve_bytes: u64) -> std::io::Result<SpaceGate> {
         let free_bytes = AtomicU64::new(least_free_bytes(&directories)?);
         let gate =
@@ -56,7 +55,7 @@ impl SpaceGate {
 
     fn look(&self) {
         while !self.0.is_over.load(Ordering::Relaxed) {
-            // A file system that cannot be asked any more will refuse the writes itself.
+            // A file system that fails the query will fail the writes too.
             if let Ok(free_bytes) = least_free_bytes(&self.0.directories) {
                 self.0.free_bytes.store(free_bytes, Ordering::Relaxed);
             }
@@ -69,19 +68,19 @@ impl SpaceGate {
         self.0.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the free space at the last look, in bytes.
+    /// Returns the free space at the last query, in bytes.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
         self.0.free_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns why a write must be refused now, or `None`.
+    /// Returns the error for a write if it must be refused now.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         self.refusal_of("nothing was written")
     }
 
-    /// Waits until writes must be refused, and returns what to say to one that waits already.
+    /// Waits until writes must be refused, and returns the error for a write that already waits.
     pub async fn until_full(&self) -> String {
         loop {
             match self.refusal_of("this write may be there or not") {

@@ -1,20 +1,21 @@
-//! The write-ahead log: records appended to files that have their space already.
+//! The write-ahead log: records appended to preallocated files.
 //!
 //! # Why
-//! SlateDB's own log makes an object of each flush: a file made, synced, named, and its directory synced. Here a commit
-//! is one durable write of a few blocks.
+//! SlateDB's own log creates an object for each flush: a file is created, synced and named, and its directory synced.
+//! Here a commit is one durable write of a few blocks.
 //!
 //! # How it works
-//! SlateDB takes other logs ([`WriterInit`]). What is appended collects in a [`Record`]; a task writes it ([`Segments`])
-//! as soon as the one before is durable, so that writes of that time become durable together. A record is what SlateDB
-//! calls a WAL file, and has its number. At the start, records above the manifest's replay point are read again; garbage
-//! collection says which ones nobody needs any more.
+//! SlateDB accepts another log through [`WriterInit`]. Appended rows collect in a [`Record`]; a task writes it
+//! ([`Segments`]) as soon as the previous record is durable, so the writes of that time become durable together. A
+//! record is a WAL file to SlateDB, with the same number. At the start, records above the manifest's replay point are
+//! replayed; garbage collection frees the records below those that SlateDB still needs.
 //!
 //! # Limits
-//! One writer, which the directory's lock ensures. Readers at a checkpoint need no log, and there are no others.
+//! One writer, as the directory's lock ensures. All readers are at a checkpoint and need no log.
 //!
 //! # Example
-//! `CommitLog::open(handle, class, directory, 4 << 20, 16 << 20).await?`, then `Db::builder(..).with_wal_writer(Box::new(log))`
+//! `CommitLog::open(handle, class, directory, 4 << 20, 16 << 20).await?`, then
+//! `Db::builder(..).with_wal_writer(Box::new(log))`
 
 mod record;
 mod segments;
@@ -39,20 +40,20 @@ use tokio::task::JoinHandle;
 use record::{Record, rows};
 use segments::{Place, Segments};
 
-/// Records after which the memory table becomes a file: what a start has to read again is bounded.
+/// Records after which the memory table is flushed. This bounds the records that a start replays.
 const RECORDS_MAX: u64 = 16_384;
 
 /// The log of a database.
 #[derive(Clone)]
 pub struct CommitLog {
     segments: Arc<Segments>,
-    /// The records of the start, until they are read.
+    /// The records found at the start, until the replay takes them.
     found: Arc<Mutex<BTreeMap<u64, Place>>>,
 }
 
 impl CommitLog {
-    /// Opens the log in `directory`, or makes it, of files of `segment_bytes`, with space for `reserved_bytes`. All of
-    /// its I/O has `class`.
+    /// Opens the log in `directory`, or creates it, with files of `segment_bytes` and space for `reserved_bytes`. All
+    /// of its I/O has `class`.
     ///
     /// # Errors
     /// The system's error.
@@ -75,7 +76,8 @@ impl WriterInit for CommitLog {
         let replayed = manifest.replay_after_wal_id();
         let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
         let records: VecDeque<(u64, Place)> = found.into_iter().filter(|(number, _)| *number > replayed).collect();
-        // Numbers have no gaps: a gap is a file that somebody removed, and what was acknowledged is lost.
+
+        // Numbers have no gaps: a gap is a file that was removed, and acknowledged writes are lost.
         for ((number, _), expected) in records.iter().zip(replayed + 1..) {
             if *number != expected {
                 return Err(damaged(format!(
@@ -83,6 +85,7 @@ impl WriterInit for CommitLog {
                 )));
             }
         }
+
         let last_number = replayed + records.len() as u64;
         Ok(WriterInitResult {
             replay_iterator: Box::new(Replay { segments: Arc::clone(&self.segments), records }),
@@ -110,7 +113,7 @@ fn damaged(message: String) -> WalError {
     WalError::DataError(Arc::new(io::Error::new(io::ErrorKind::InvalidData, message)))
 }
 
-/// Reads the records again that memory held when the database ended.
+/// Replays the records whose rows were only in memory when the database ended.
 struct Replay {
     segments: Arc<Segments>,
     records: VecDeque<(u64, Place)>,
@@ -126,26 +129,26 @@ impl WalIterator for Replay {
     }
 }
 
-/// What the writer, its task and its observers share.
+/// State that the writer, its task and its observers share.
 struct Shared {
     state: Mutex<State>,
-    /// Something was appended, or the writer closes.
+    /// Signalled when rows are appended or the writer closes.
     work: Notify,
-    /// The last durable record.
+    /// The number of the last durable record.
     flushed: watch::Sender<u64>,
 }
 
 struct State {
-    /// Rows that have no number yet.
+    /// The record to which rows are added; it has no number yet.
     open: Record,
-    /// Rows that a flush has given a number.
+    /// Numbered records that wait to be written.
     ended: VecDeque<(u64, Record)>,
-    /// The record that is written now: its bytes and rows.
+    /// Bytes and rows of the record that is being written.
     writing: (usize, usize),
     last_number: u64,
     last_flushed: u64,
     last_flushed_seq: Option<u64>,
-    /// Rows of so many bytes are given a number even if no flush asks: a record fits into a file.
+    /// Bytes at which a record ends without a flush, so that it fits into a segment.
     record_bytes: usize,
     is_closing: bool,
     is_closed: bool,
@@ -153,7 +156,7 @@ struct State {
 }
 
 impl State {
-    /// Gives the open rows a number. Returns the last one.
+    /// Numbers the open record if it has rows. Returns the last number.
     fn end_open(&mut self) -> u64 {
         if !self.open.is_empty() {
             self.last_number += 1;
@@ -184,7 +187,7 @@ impl Shared {
         if status.closed_reason.is_some() { Err(status) } else { Ok(status) }
     }
 
-    /// Changes the state, and tells the listeners of it.
+    /// Changes the state, and notifies the listeners.
     fn change(&self, change: impl FnOnce(&mut State), event: fn(WalStatus) -> WalEvent) {
         let (status, listeners) = {
             let mut state = self.state();
@@ -210,12 +213,15 @@ impl Shared {
                 }
                 next
             };
+
             let Some((number, record)) = next else {
                 self.work.notified().await;
                 continue;
             };
+
             let last_seq = record.last_seq();
             segments.write(&mut tail, number, record.end(number)).await;
+
             let flushed = |state: &mut State| {
                 state.writing = (0, 0);
                 (state.last_flushed, state.last_flushed_seq) = (number, last_seq);
@@ -246,6 +252,7 @@ impl Writer {
             is_closed: false,
             listeners: Vec::new(),
         };
+
         let (work, flushed) = (Notify::new(), watch::Sender::new(last_number));
         let shared = Arc::new(Shared { state: Mutex::new(state), work, flushed });
         let writing = Arc::clone(&shared);
@@ -304,6 +311,7 @@ impl WalWriter for Writer {
         let Some(task) = self.task.take() else { return Ok(()) };
         self.shared.state().is_closing = true;
         self.shared.work.notify_one();
+
         let ended = task.await;
         self.shared.change(|state| state.is_closed = true, WalEvent::WalClosed);
         ended.map_err(|error| WalError::InternalError(Arc::new(error)))

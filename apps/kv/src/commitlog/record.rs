@@ -1,7 +1,7 @@
 //! The bytes of a record of the log.
 //!
 //! # Why
-//! After a crash the end of the log must be found without any list of what it contains, in files that held older records.
+//! After a crash, the end of the log must be found without an index, in files that also hold older records.
 //!
 //! # How it works
 //! A record begins at a block of [`BLOCK_BYTES`] and is padded with zeros to the next one:
@@ -9,8 +9,8 @@
 //!   4  mark       8  number of the record       4  length of the rows
 //!   4  crc32c of number, length and rows        .. the rows
 //! ```
-//! The numbers of records that follow each other do so too, so that an old record behind a new one is none of the log.
-//! A row has its key, its value if it is no deletion, its sequence number, and times if it has any.
+//! Consecutive records have consecutive numbers, so an old record behind a new one is not part of the log. A row has
+//! its key, its value unless it is a deletion, its sequence number, and its times if set.
 //!
 //! # Limits
 //! At most 4 GiB - 1 bytes of rows.
@@ -32,11 +32,11 @@ const MARK: u32 = u32::from_le_bytes(*b"PKV1");
 const DELETION: u8 = 0;
 const VALUE: u8 = 1;
 const MERGE: u8 = 2;
-/// Bits of a row's first byte: these times follow.
+/// Bits of a row's first byte: this time follows.
 const HAS_CREATED: u8 = 4;
 const HAS_EXPIRY: u8 = 8;
 
-/// A record that is being made.
+/// A record under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     bytes: BytesMut,
@@ -45,19 +45,22 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Adds a batch of rows, which is in the log as a whole or not at all.
+    /// Adds a batch of rows. The log has the batch as a whole or not at all.
     pub(crate) fn push(&mut self, batch: &[RowEntry]) {
         if self.bytes.is_empty() {
             self.bytes.put_bytes(0, HEAD_BYTES);
         }
+
         for row in batch {
             let (kind, value) = match &row.value {
                 ValueDeletable::Tombstone => (DELETION, None),
                 ValueDeletable::Value(value) => (VALUE, Some(value)),
                 ValueDeletable::Merge(value) => (MERGE, Some(value)),
             };
+
             let created = row.create_ts.map_or(0, |_| HAS_CREATED);
             let expiry = row.expire_ts.map_or(0, |_| HAS_EXPIRY);
+
             self.bytes.put_u8(kind | created | expiry);
             self.bytes.put_u64_le(row.seq);
             [row.create_ts, row.expire_ts].into_iter().flatten().for_each(|time| self.bytes.put_i64_le(time));
@@ -65,8 +68,10 @@ impl Record {
                 self.bytes.put_u32_le(part.len() as u32);
                 self.bytes.put_slice(part);
             }
+
             self.last_seq = Some(row.seq);
         }
+
         self.rows += batch.len();
     }
 
@@ -87,15 +92,17 @@ impl Record {
         self.last_seq
     }
 
-    /// Returns the blocks of the record, with its number.
+    /// Completes the record with its number, and returns its blocks.
     pub(crate) fn end(mut self, number: u64) -> Bytes {
         let rows_bytes = self.bytes.len() - HEAD_BYTES;
         let mut head = &mut self.bytes[..HEAD_BYTES];
         head.put_u32_le(MARK);
         head.put_u64_le(number);
         head.put_u32_le(rows_bytes as u32);
+
         let crc = check_sum(&self.bytes);
         self.bytes[HEAD_BYTES - 4..HEAD_BYTES].copy_from_slice(&crc.to_le_bytes());
+
         let padded_bytes = self.bytes.len().next_multiple_of(BLOCK_BYTES);
         self.bytes.resize(padded_bytes, 0);
         self.bytes.freeze()
@@ -107,7 +114,7 @@ fn check_sum(record: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&record[4..HEAD_BYTES - 4]), &record[HEAD_BYTES..])
 }
 
-/// What the first block of a record says.
+/// The head of a record, from its first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     /// The number of the record.
@@ -117,7 +124,8 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Reads the first block, or returns `None` if no record begins there. Only [`rows`] knows whether it is whole.
+    /// Parses the first block of a record, or returns `None` if no record begins there. Only [`rows`] checks that the
+    /// record is whole.
     pub(crate) fn read(mut block: &[u8]) -> Option<Head> {
         if block.len() < HEAD_BYTES || block.get_u32_le() != MARK {
             return None;
@@ -127,7 +135,7 @@ impl Head {
     }
 }
 
-/// Returns the rows of the record that `blocks` are, or `None` if it is not whole.
+/// Returns the rows of the record in `blocks`, or `None` if the record is not whole.
 pub(crate) fn rows(blocks: &Bytes) -> Option<Vec<RowEntry>> {
     Head::read(blocks)?;
     let rows_bytes = u32::from_le_bytes(blocks[12..16].try_into().ok()?) as usize;
@@ -193,7 +201,7 @@ mod tests {
         assert_eq!(head, Head { number: 9, blocks_bytes: blocks.len() });
         assert_eq!(rows(&blocks).unwrap(), batches.concat());
 
-        // Any byte that is another one, and any piece that is missing, is noticed, or was padding.
+        // A changed byte and a missing block are detected; the padding is not checked.
         let used_bytes = blocks.iter().rposition(|byte| *byte != 0).unwrap() + 1;
         for at in (0..used_bytes).step_by(37) {
             let mut damaged = blocks.to_vec();

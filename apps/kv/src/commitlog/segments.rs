@@ -1,20 +1,21 @@
-//! The files of the log: used one after the other, and again.
+//! The files of the log, which are reused.
 //!
 //! # Why
-//! A file that has its blocks already needs no change of metadata when it is written. A commit is one write then.
+//! A write to allocated blocks changes no metadata of the file, so a commit is one write.
 //!
 //! # How it works
-//! A segment is a file of fixed length. [`Segments::write`] appends a record to the last one, with a write that is durable
-//! when it completes, and takes another when it is full: one that [`Segments::free`] gave back, or a new one. Some are
-//! made at the start: a log that finds no room on a full disk holds up writes that memory has taken already. Records
-//! have numbers without gaps, so that [`Segments::open`] finds in each file where new records end and old ones begin.
+//! A segment is a file of fixed length. [`Segments::write`] appends a record to the last one, with a write that is
+//! durable when it completes. When that segment is full, it takes one that [`Segments::free`] returned, or a new one.
+//! Some segments are created at the start: a log without room on a full disk would delay writes that are already in
+//! memory. Record numbers have no gaps, so [`Segments::open`] finds in each file where new records end and old ones
+//! begin.
 //!
 //! # Limits
-//! A write that fails is repeated in another segment until it succeeds, as SlateDB repeats its own. So a record may be
-//! twice in the log.
+//! A failed write is repeated in another segment until it succeeds, as SlateDB does with its own. So the log may have a
+//! record twice.
 //!
 //! # Example
-//! `segments.write(7, record.end(7)).await`
+//! `segments.write(&mut tail, 7, record.end(7)).await`
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -30,11 +31,11 @@ use super::record::{BLOCK_BYTES, Head, rows};
 
 /// Pause before a failed write is repeated.
 const RETRY: Duration = Duration::from_millis(100);
-/// Error numbers of Linux: a file system refuses direct I/O, or to reserve space.
+/// Linux's EINVAL and EOPNOTSUPP: the file system has no direct I/O, or cannot preallocate.
 const INVALID: i32 = 22;
 const NOT_SUPPORTED: i32 = 95;
 
-/// A place in the log.
+/// The place of a record in the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     path: PathBuf,
@@ -42,7 +43,7 @@ pub(crate) struct Place {
     len_bytes: usize,
 }
 
-/// A file that has records.
+/// A file with records.
 #[derive(Clone, Debug)]
 struct Segment {
     path: PathBuf,
@@ -52,9 +53,9 @@ struct Segment {
 
 #[derive(Debug, Default)]
 struct Files {
-    /// Those with records; the last one is written.
+    /// Files with records; the last one is appended to.
     used: Vec<Segment>,
-    /// Those of the usual length without any that is needed.
+    /// Files of the usual length without records that are needed.
     spare: VecDeque<PathBuf>,
     spares_max: usize,
     last_name: u64,
@@ -77,8 +78,8 @@ pub(crate) struct Tail {
 }
 
 impl Segments {
-    /// Opens the log in `directory`, which is made if it is missing, with `segments_min` files at least, and finds its
-    /// records: their places by number.
+    /// Opens the log in `directory`, which is created if missing, with at least `segments_min` files. Returns the
+    /// places of its records by number.
     ///
     /// # Errors
     /// The system's error.
@@ -94,6 +95,7 @@ impl Segments {
         for directory in [&*directory, directory.parent().unwrap_or(&directory)] {
             std::fs::File::open(directory)?.sync_all()?;
         }
+
         let mut paths = Vec::new();
         for entry in std::fs::read_dir(&directory)? {
             let path = entry?.path();
@@ -105,10 +107,11 @@ impl Segments {
         let last_name = paths.last().map_or(0, |(name, _)| *name);
         let files = Files { last_name, spares_max: segments_min, ..Files::default() };
         let segments = Segments { handle, class, directory, segment_bytes, files: Mutex::new(files) };
+
         let mut places = BTreeMap::new();
         for (_, path) in paths {
             let file = segments.open_file(&path, false).await?;
-            // What is believed now must be there after the next crash too.
+            // Records that are read now must also survive the next crash.
             file.sync_data().await?;
             let found = read_records(&file, &path).await?;
             let capacity_bytes = file.info().len_bytes;
@@ -120,11 +123,13 @@ impl Segments {
             drop(files);
             places.extend(found);
         }
+
         segments.files().used.sort_by_key(|segment| segment.last_number);
         while segments.count() < segments_min {
             let (path, _, _) = segments.create(segment_bytes).await?;
             segments.files().spare.push_back(path);
         }
+
         Ok((segments, places))
     }
 
@@ -137,7 +142,7 @@ impl Segments {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a file of the log, past the page cache if the file system can.
+    /// Opens a file of the log, with direct I/O if the file system has it.
     async fn open_file(&self, path: &Path, create_new: bool) -> io::Result<File> {
         let options = |direct| OpenOptions { write: true, create_new, direct, dsync: true, ..OpenOptions::default() };
         let opened = match self.handle.open(path, &options(true)).await {
@@ -156,7 +161,7 @@ impl Segments {
         Ok(Bytes::from_owner(file.read_exact_at(place.offset, place.len_bytes).await?))
     }
 
-    /// Appends the blocks of record `number` behind `tail`, or to another segment. They are durable then.
+    /// Appends the blocks of record `number` at `tail`, or to another segment. Returns once they are durable.
     pub(crate) async fn write(&self, tail: &mut Option<Tail>, number: u64, blocks: Bytes) {
         let mut is_told = false;
         while let Err(error) = self.try_write(tail, number, &blocks).await {
@@ -164,7 +169,7 @@ impl Segments {
                 eprintln!("the commit log in {}: {error}; repeated until it succeeds", self.directory.display());
                 is_told = true;
             }
-            // What this segment has behind its last record is not known any more.
+            // The content after this segment's last record is no longer known.
             *tail = None;
             tokio::time::sleep(RETRY).await;
         }
@@ -175,16 +180,18 @@ impl Segments {
         if tail.as_ref().is_none_or(|tail| tail.end_bytes + len_bytes > tail.capacity_bytes) {
             *tail = Some(self.next(number, len_bytes).await?);
         }
+
         let Some(tail) = tail else { return Ok(()) };
         if let Some(last) = self.files().used.last_mut() {
             last.last_number = number;
         }
+
         tail.file.write_all_at(tail.end_bytes, blocks).await?;
         tail.end_bytes += len_bytes;
         Ok(())
     }
 
-    /// Returns a segment for record `number` of `least_bytes`: one that was used before, or a new one.
+    /// Returns a segment with room for record `number` of `least_bytes`: a spare one or a new one.
     async fn next(&self, number: u64, least_bytes: u64) -> io::Result<Tail> {
         let spare = if least_bytes <= self.segment_bytes { self.files().spare.pop_front() } else { None };
         let (path, file, capacity_bytes) = match spare {
@@ -194,6 +201,7 @@ impl Segments {
             }
             None => self.create(least_bytes.max(self.segment_bytes)).await?,
         };
+
         self.files().used.push(Segment { path, capacity_bytes, last_number: number });
         Ok(Tail { file, capacity_bytes, end_bytes: 0 })
     }
@@ -204,6 +212,7 @@ impl Segments {
             files.last_name += 1;
             self.directory.join(format!("{:08}.log", files.last_name))
         };
+
         let file = self.open_file(&path, true).await?;
         let made = async {
             match file.allocate(0, capacity_bytes, false).await {
@@ -214,15 +223,17 @@ impl Segments {
             let directory = OpenOptions { directory: true, ..OpenOptions::default() };
             self.handle.open(&self.directory, &directory).await?.in_class(self.class).sync_all().await
         };
+
         if let Err(error) = made.await {
-            // A full disk: it must not become fuller with each attempt.
+            // The disk may be full: each attempt would leave another file.
             let _ = std::fs::remove_file(&path);
             return Err(error);
         }
+
         Ok((path, file, capacity_bytes))
     }
 
-    /// Gives back the segments whose records are all below `number`, except the last one. Returns how many.
+    /// Frees the segments whose records are all below `number`, except the last one. Returns their count.
     pub(crate) fn free(&self, number: u64) -> usize {
         let mut files = self.files();
         let before_last = files.used.len().saturating_sub(1);
@@ -236,43 +247,47 @@ impl Segments {
             }
             is_kept
         });
+
         let count = freed.len();
         freed.into_iter().for_each(|(path, capacity_bytes)| files.keep(path, capacity_bytes, self.segment_bytes));
         count
     }
 
-    /// Returns the length of a segment, and so of most records that fit into one.
+    /// Returns the length of a segment, which is that of the longest record that fits into one.
     pub(crate) fn segment_bytes(&self) -> u64 {
         self.segment_bytes
     }
 }
 
 impl Files {
-    /// Keeps a segment for further use, or removes it.
+    /// Keeps a segment for reuse, or removes its file.
     fn keep(&mut self, path: PathBuf, capacity_bytes: u64, segment_bytes: u64) {
         if self.spare.len() < self.spares_max && capacity_bytes == segment_bytes {
             self.spare.push_back(path);
         } else {
-            // What cannot be removed is found again at the next start.
+            // A file that cannot be removed is found at the next start.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Returns the whole records at the beginning of `file`, whose numbers follow each other.
+/// Returns the whole records at the beginning of `file`, as far as their numbers are consecutive.
 async fn read_records(file: &File, path: &Path) -> io::Result<Vec<(u64, Place)>> {
     let (mut records, mut offset): (Vec<(u64, Place)>, u64) = (Vec::new(), 0);
     let len_bytes = file.info().len_bytes;
     while offset + BLOCK_BYTES as u64 <= len_bytes {
         let Some(head) = Head::read(&file.read_exact_at(offset, BLOCK_BYTES).await?) else { break };
+
         let follows = records.last().is_none_or(|(number, _)| head.number == number + 1);
         if !follows || offset + head.blocks_bytes as u64 > len_bytes {
             break;
         }
+
         let blocks = Bytes::from_owner(file.read_exact_at(offset, head.blocks_bytes).await?);
         if rows(&blocks).is_none() {
             break;
         }
+
         records.push((head.number, Place { path: path.to_owned(), offset, len_bytes: head.blocks_bytes }));
         offset += head.blocks_bytes as u64;
     }
@@ -310,7 +325,7 @@ mod tests {
         segments.write(tail, number, record.end(number)).await;
     }
 
-    /// Opens the log anew, and returns it if its records from `first` on are `expected`.
+    /// Reopens the log, checks that its records from `first` on are `expected`, and returns it.
     async fn check(runtime: &Runtime, directory: &Path, first: u64, expected: &[(u64, &str)]) -> Segments {
         let (segments, found) = open(runtime, directory).await;
         let mut seen = Vec::new();
@@ -337,7 +352,7 @@ mod tests {
             write(&segments, &mut tail, number, "old").await;
         }
         assert_eq!(names(directory.path()), 3, "records 1 to 4, 5 to 8, and 9 and 10");
-        // Record 8 is needed still; then it is not, and the last file is kept in any case.
+        // Record 8 is still needed, then it is not; the last file is always kept.
         assert_eq!((segments.free(8), segments.free(9), segments.free(11)), (1, 1, 0));
         for number in 11..=14 {
             write(&segments, &mut tail, number, "new").await;
@@ -346,7 +361,7 @@ mod tests {
         let segments = check(&runtime, directory.path(), 9, &expected).await;
         assert_eq!(names(directory.path()), 3, "no file was made anew");
 
-        // A record longer than a file has one of its own, which is not kept.
+        // A record longer than a segment gets its own file, which is not kept.
         let (mut tail, long) = (None, "long".repeat(3 * BLOCK_BYTES));
         write(&segments, &mut tail, 15, &long).await;
         write(&segments, &mut tail, 16, "new").await;

@@ -1,13 +1,14 @@
-//! The command `story`: what the scheduler is good for, each in one command.
+//! The command `story`: shows one effect of the scheduler.
 //!
 //! # Why
-//! "Reads keep their latency while writes come" is a claim until one sees the same disk with and without.
+//! "Reads keep their latency during writes" is a claim until it is measured on the same disk with and without the
+//! scheduler.
 //!
 //! # How it works
-//! A story ([`phases`]) runs in three ways in turn ([`record::Way`]) on databases that are filled alike ([`run`]), in one
-//! or several [`rounds`], and is told by a sentence, a table and a picture ([`show`]). All three ways use the same disk
-//! through the same code; what differs is the mode of the scheduler and who sets the shares; in the story of a cold cache,
-//! the cache ([`tier`]).
+//! A story ([`phases`]) runs in three ways in turn ([`record::Way`]) on databases with the same content ([`run`]), in
+//! one or several [`rounds`], and is reported as a sentence, a table and a picture ([`show`]). All three ways use the
+//! same disk through the same code; they differ in the mode of the scheduler and in the source of the shares, or, in
+//! the story of a cold cache, in the cache ([`tier`]).
 //!
 //! # Limits
 //! The comparison needs a disk that is slower than the processors. `bench/small-disk` makes one.
@@ -56,7 +57,7 @@ pub struct StoryArguments {
     /// Length of a phase
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = length)]
     pub length: Duration,
-    /// Rounds of the three ways, in turns; told are medians and ranges
+    /// Rounds of the three ways in turn; the report has medians and ranges
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub rounds: u32,
     /// Keys that each database is filled with
@@ -68,7 +69,7 @@ pub struct StoryArguments {
     /// The picture; without it story-NAME.svg
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// What is printed
+    /// Format of the result
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
 }
@@ -88,7 +89,7 @@ fn length(text: &str) -> Result<Duration, String> {
     if length < Duration::from_secs(1) { Err("at least 1s".to_owned()) } else { Ok(length) }
 }
 
-/// Tells a story.
+/// Runs the story in all ways and rounds, and reports it.
 ///
 /// # Errors
 /// See [`Failure`].
@@ -105,14 +106,17 @@ pub async fn story(arguments: &StoryArguments) -> Result<(), Failure> {
         keys: arguments.keys,
         length: arguments.length,
     };
+
     let mut ways = arguments.story.ways().map(|way| Rounds { way, records: Vec::new() });
     let interrupted = interruption()?;
+
     let (begun, turns) = (Instant::now(), arguments.rounds as usize * ways.len());
     for turn in 0..turns {
         let (round, place) = (turn / ways.len(), turn % ways.len());
         eprintln!("{}", progress(arguments, ways[place].way, turn, turns, begun.elapsed()));
+
         let record = run_way(&setting, ways[place].way, &interrupted).await?;
-        // What was cut short counts where there is nothing else.
+        // A record that was cut short counts only in the first round.
         if !*interrupted.borrow() || (round == 0 && !record.phases.is_empty()) {
             ways[place].records.push(record);
         }
@@ -120,6 +124,7 @@ pub async fn story(arguments: &StoryArguments) -> Result<(), Failure> {
             break;
         }
     }
+
     let is_interrupted = *interrupted.borrow();
     let ways: Vec<Rounds> = ways.into_iter().filter(|way| !way.records.is_empty()).collect();
     if ways.is_empty() {
@@ -133,11 +138,13 @@ pub async fn story(arguments: &StoryArguments) -> Result<(), Failure> {
         }
         Format::Json => println!("{:#}", show::json(arguments.story, &ways, is_interrupted)),
     }
+
     let name = || PathBuf::from(format!("story-{}.svg", arguments.story.name()));
     let path = arguments.svg.clone().unwrap_or_else(name);
     std::fs::write(&path, show::picture(arguments.story, &ways))
         .map_err(|error| Failure::machine(format_args!("cannot write {}", path.display()), error))?;
     eprintln!("picture: {}", path.display());
+
     if is_interrupted {
         let rounds: usize = ways.iter().map(|way| way.records.len()).sum();
         return Err(Failure::Interrupted(format!("interrupted: told is what {rounds} of {turns} turns measured")));
@@ -145,7 +152,7 @@ pub async fn story(arguments: &StoryArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns what turns true at SIGINT, SIGTERM or SIGHUP.
+/// Returns a receiver that turns true at SIGINT, SIGTERM or SIGHUP.
 fn interruption() -> Result<watch::Receiver<bool>, Failure> {
     let (interrupt, interrupted) = watch::channel(false);
     for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
@@ -161,7 +168,8 @@ fn interruption() -> Result<watch::Receiver<bool>, Failure> {
     Ok(interrupted)
 }
 
-/// Returns the line that says what runs now, and what is left if each turn takes as long as those before.
+/// Returns the progress line: the way and round of this turn, and the time left if further turns take as long as those
+/// before.
 fn progress(arguments: &StoryArguments, way: Way, turn: usize, turns: usize, elapsed: Duration) -> String {
     let (name, ways) = (arguments.story.name(), turns / arguments.rounds as usize);
     let mut line = format!("{name}: {}, round {} of {}", way.name(), turn / ways + 1, arguments.rounds);

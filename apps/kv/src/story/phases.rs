@@ -1,11 +1,11 @@
-//! What a story consists of: phases, each with its loads.
+//! The phases of a story, each with its loads.
 //!
 //! # Why
-//! The stories differ in who comes when; all else is the same, and stands once in [`super::run`].
+//! The stories differ only in the loads and jobs of their phases; [`super::run`] runs them all.
 //!
 //! # How it works
-//! A [`Phase`] has loads (plans of [`crate::stress`]), a [`Job`] that the servers do meanwhile, and shares that are set when
-//! it begins. Phase 0 is the calm one, which the others are compared with.
+//! A [`Phase`] has loads (plans of [`crate::stress`]), a [`Job`] that the servers do during it, and shares that are set
+//! when it begins. Phase 0 is the calm one, with which the others are compared.
 //!
 //! # Limits
 //! The rates suit a disk of 250 MB/s and a machine of two processors.
@@ -37,16 +37,16 @@ pub enum Story {
     Cold,
 }
 
-/// What servers do during a phase.
+/// Work that servers do during a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
-    /// Scans all keys, again and again until the phase is over.
+    /// Scans all keys repeatedly until the phase is over.
     Scan,
-    /// Fills the second server from the first; the phase is over when that is done, as for all that follow.
+    /// Fills the second server from the first. The phase lasts until the job is done; so do those of the jobs below.
     AddNode,
-    /// Makes the second server what the first is, by hashes of ranges.
+    /// Makes the second server equal to the first, by hashes of ranges.
     Repair,
-    /// Deletes what the first server does not own any more.
+    /// Deletes keys that the first server no longer owns.
     Cleanup,
 }
 
@@ -55,7 +55,7 @@ pub enum Job {
 pub struct PhaseLoad {
     /// Its name in tables.
     pub name: &'static str,
-    /// What it does.
+    /// Its operations, keys and rate.
     pub plan: Plan,
 }
 
@@ -64,11 +64,11 @@ pub struct PhaseLoad {
 pub struct Phase {
     /// Its name.
     pub name: &'static str,
-    /// Its length, unless its job says when it is over.
+    /// Its length, unless it lasts until its job is done.
     pub duration: Duration,
     /// Its clients.
     pub loads: Vec<PhaseLoad>,
-    /// What the servers do.
+    /// The work of the servers.
     pub job: Option<Job>,
     /// Shares that are set when it begins.
     pub shares: &'static [(&'static str, u32)],
@@ -88,7 +88,7 @@ impl Story {
         }
     }
 
-    /// Returns the ways in which it is told, in the order in which they run.
+    /// Returns the ways in which the story runs, in their order.
     #[must_use]
     pub fn ways(self) -> [Way; 3] {
         match self {
@@ -106,8 +106,8 @@ impl Story {
         }
     }
 
-    /// Returns the phases on `server`, whose database has the keys 1 to `keys`. Each is `length` long; that of `ingest`
-    /// four times, and that of a job that ends as long as the job takes.
+    /// Returns the phases on `server`, whose database has the keys 1 to `keys`. A phase lasts `length`; the second of
+    /// `ingest` lasts four times as long, and one whose job ends lasts as long as the job.
     #[must_use]
     pub fn phases(self, server: SocketAddr, keys: u64, length: Duration) -> Vec<Phase> {
         let middle = keys as f64 / 2.0;
@@ -127,12 +127,15 @@ impl Story {
             };
             PhaseLoad { name, plan }
         };
-        // As cassandra-stress has it in the first of these stories: the deviation is half of the keys.
+
+        // The deviation is half of the keys, as cassandra-stress has it in the first of these stories.
         let hot = Population::Gaussian { first: 1, last: keys, mean: middle, deviation: middle };
         let reads = |rate| load("reads", (1.0, 0.0), hot, 16, Some(rate), self.value_bytes());
-        // Keys that nobody reads: a write makes no read a hit.
+
+        // Keys that no load reads, so that a write turns no read into a hit.
         let elsewhere = Population::Sequence { first: keys + 1, last: keys + 100_000 };
         let writes = |threads| load("writes", (0.0, 1.0), elsewhere, threads, None, 16 << 10);
+
         let phase = |name, loads| Phase { name, duration: length, loads, job: None, shares: &[] };
 
         let mut phases = match self {
@@ -153,7 +156,7 @@ impl Story {
             }
             Story::Repair => {
                 let job = |name, job, loads| Phase { job: Some(job), ..phase(name, loads) };
-                // What is written while the second server is filled, it lacks: in few of the ranges.
+                // The second server lacks the writes made while it is filled; they are in few of the ranges.
                 let changes = load("changes", (0.0, 1.0), hot, 1, Some(3.0), self.value_bytes());
                 vec![
                     phase("alone", vec![reads(1000.0)]),
@@ -168,7 +171,8 @@ impl Story {
                 vec![phase("cold", reads()), phase("warming", reads()), phase("warm", reads())]
             }
         };
-        // Keys of their own: what a phase has read would be in the cache of the next.
+
+        // Each phase draws its own keys: those that the previous phase has read are in the cache.
         for (number, phase) in phases.iter_mut().enumerate() {
             phase.loads.iter_mut().for_each(|load| load.plan.seed = 1 + number as u64);
         }

@@ -1,14 +1,14 @@
-//! What was seen while a story ran.
+//! The measurements of a story.
 //!
 //! # Why
-//! Tables are sums over a phase, pictures are figures over time; both come from the same looks.
+//! Tables have sums over a phase, pictures have figures over time; both come from the same sources.
 //!
 //! # How it works
-//! Two clients of the program's own control socket look: one at the ends of each phase, whose percentiles are those of
-//! the phase, and one every half second. Latencies of clients come from their tallies.
+//! Two clients query the program's own control socket: one at both ends of each phase, so that its percentiles are
+//! those of the phase, and one every half second. Latencies of the load's clients come from their tallies.
 //!
 //! # Limits
-//! A look takes up to 200 ms where the shard is busy.
+//! A query takes up to 200 ms while the shard is busy.
 //!
 //! # Example
 //! A [`Sample`] at 12.5 s: `compaction` at 80 MB/s with 120 shares.
@@ -21,9 +21,9 @@ use super::rounds::Spread;
 use crate::controllers::Backlog;
 use crate::stress::tally::Part;
 
-/// Stretch of time whose 99th percentiles are compared, in seconds: long enough for 2000 reads at 200 a second.
+/// Length of the windows whose 99th percentiles are compared, in seconds: 2000 reads at 200 per second.
 pub const WINDOW_S: f64 = 10.0;
-/// Time by which a look may be late, in seconds.
+/// Most time by which a sample may be late, in seconds.
 const LATE_S: f64 = 0.25;
 
 /// A way to run a story.
@@ -31,7 +31,7 @@ const LATE_S: f64 = 0.25;
 pub enum Way {
     /// Everything is sent to the disk at once.
     Drained,
-    /// The classes have their first shares.
+    /// The classes keep their initial shares.
     StaticShares,
     /// Shares follow backlogs.
     Controllers,
@@ -58,7 +58,7 @@ impl Way {
     }
 }
 
-/// A class in a stretch of time.
+/// Figures of a class in a period.
 #[derive(Clone, Debug)]
 pub struct ClassFigures {
     /// Its name.
@@ -69,11 +69,11 @@ pub struct ClassFigures {
     pub bytes_per_s: f64,
     /// Median of the time from request to answer, in nanoseconds.
     pub p50_ns: u64,
-    /// Its 99th percentile.
+    /// 99th percentile of the time from request to answer, in nanoseconds.
     pub p99_ns: u64,
-    /// 99th percentile of the time until dispatch.
+    /// 99th percentile of the time until dispatch, in nanoseconds.
     pub queue_p99_ns: u64,
-    /// What it waited for most, and in which part of the time.
+    /// The reason for which it waited longest, and that part of the time.
     pub waited: Option<(String, f64)>,
 }
 
@@ -94,14 +94,14 @@ impl ClassFigures {
         }
     }
 
-    /// Returns the figures of all classes of `snapshot`. A second disk's are left out.
+    /// Returns the figures of all classes on the first disk of `snapshot`.
     #[must_use]
     pub fn of_all(snapshot: &Snapshot) -> Vec<ClassFigures> {
         snapshot.disks.first().map_or_else(Vec::new, |disk| disk.classes.iter().map(ClassFigures::of).collect())
     }
 }
 
-/// A load in a stretch of time: its name, operations per second, and latencies.
+/// Figures of a load in a period.
 #[derive(Clone, Debug)]
 pub struct LoadFigures {
     /// Its name.
@@ -120,29 +120,29 @@ impl LoadFigures {
     }
 }
 
-/// A look.
+/// Figures of the time since the last sample.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Time since the first phase began, in seconds.
     pub at_s: f64,
-    /// The classes since the last look.
+    /// The classes since the last sample.
     pub classes: Vec<ClassFigures>,
-    /// The loads since the last look.
+    /// The loads since the last sample.
     pub loads: Vec<LoadFigures>,
-    /// Part of the reads that needed nothing from far away.
+    /// Part of the reads that needed nothing from the far store.
     pub hits: Option<f64>,
-    /// What was left to do.
+    /// Work left for flushes and compactions.
     pub backlog: Backlog,
-    /// Times since the last look that writes or flushes had to wait for room.
+    /// Times since the last sample that writes or flushes had to wait for room.
     pub stalls: u64,
 }
 
-/// A phase that has been run.
+/// A phase that has ended.
 #[derive(Clone, Debug)]
 pub struct PhaseRecord {
     /// Its name.
     pub name: &'static str,
-    /// When it began, in seconds since the first.
+    /// Its beginning, in seconds since the first phase began.
     pub from_s: f64,
     /// Its length.
     pub length: Duration,
@@ -154,11 +154,11 @@ pub struct PhaseRecord {
     pub cpus: f64,
     /// Processors busy with other programs.
     pub other_cpus: f64,
-    /// What the servers did meanwhile.
+    /// The result of the servers' job.
     pub note: Option<String>,
     /// Times that writes had to wait for room in memory, or flushes for room in level 0.
     pub stalls: u64,
-    /// Part of the reads that needed nothing from far away.
+    /// Part of the reads that needed nothing from the far store.
     pub hits: Option<f64>,
 }
 
@@ -173,7 +173,7 @@ pub fn machine_cpu_s() -> f64 {
 }
 
 impl PhaseRecord {
-    /// Returns the load of that name.
+    /// Returns the load named `name`.
     #[must_use]
     pub fn load(&self, name: &str) -> Option<&LoadFigures> {
         self.loads.iter().find(|load| load.name == name)
@@ -193,7 +193,7 @@ pub struct Record {
     pub way: Way,
     /// Its phases.
     pub phases: Vec<PhaseRecord>,
-    /// Its looks.
+    /// Its samples.
     pub samples: Vec<Sample>,
 }
 
@@ -205,22 +205,24 @@ impl Record {
         load.map_or(0, |load| load.part.latencies.value_at_quantile(0.99))
     }
 
-    /// Returns how steady a load was in phase `number`: the largest 99th percentile of its whole [`WINDOW_S`] over the
-    /// median one. `None` if there are not two.
+    /// Returns the unsteadiness of a load in phase `number`: the largest 99th percentile of its whole windows of
+    /// [`WINDOW_S`], divided by the median one. `None` if there are fewer than two windows.
     #[must_use]
     pub fn unsteadiness(&self, number: usize, load: &str) -> Option<f64> {
         let phase = self.phases.get(number)?;
         let end_s = phase.from_s + phase.length.as_secs_f64();
         let count = ((phase.length.as_secs_f64() + LATE_S) / WINDOW_S) as usize;
+
         let mut windows = vec![Part::new(); count];
         for sample in self.samples.iter().filter(|sample| sample.at_s > phase.from_s && sample.at_s <= end_s + LATE_S) {
-            // A look belongs where its time lies, not where it ends.
+            // A sample belongs to the window of most of its time, not to the one of its end.
             let window = ((sample.at_s - phase.from_s - LATE_S).max(0.0) / WINDOW_S) as usize;
             let seen = sample.loads.iter().find(|figures| figures.name == load);
             if let (Some(window), Some(seen)) = (windows.get_mut(window), seen) {
                 window.add(&seen.part);
             }
         }
+
         let p99_ns = |window: &Part| window.latencies.value_at_quantile(0.99) as f64;
         let spread = Spread::of(windows.iter().map(p99_ns));
         (count >= 2 && spread.median > 0.0).then(|| spread.max / spread.median)
@@ -255,9 +257,10 @@ pub(crate) mod tests {
     #[test]
     fn windows_of_ten_seconds_tell_whether_a_load_was_steady() {
         let mut told = record(1);
-        // A phase of 32 s has three windows; what comes after them belongs to none.
+        // A phase of 32 s has three windows; later samples belong to none.
         told.phases[1].from_s = 10.0;
         told.phases[1].length = Duration::from_secs(32);
+
         let read = |at_s: f64| {
             let mut part = Part::new();
             part.latencies.saturating_record(match at_s {
@@ -271,6 +274,7 @@ pub(crate) mod tests {
             Sample { at_s, classes: Vec::new(), loads, hits: None, backlog: Backlog::default(), stalls: 0 }
         };
         told.samples = (1..=84).map(|half| read(f64::from(half) / 2.0 + 0.1)).collect();
+
         assert_eq!(told.unsteadiness(1, "reads"), Some(2.0));
         assert_eq!(told.unsteadiness(0, "reads"), None, "a second is no window");
         assert_eq!(told.unsteadiness(1, "writes"), None, "nobody wrote");

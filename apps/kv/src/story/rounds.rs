@@ -1,25 +1,25 @@
-//! Several rounds of a story, and what of them is told.
+//! Several rounds of a story, and the figures that are reported of them.
 //!
 //! # Why
-//! A disk and its neighbours differ from one minute to the next. One round does not say whether a difference between
-//! two ways is one; how far the rounds of a way lie apart, does.
+//! A disk and its neighbours differ from one minute to the next. One round does not show whether a difference between
+//! two ways is real; the range over several rounds of each way does.
 //!
 //! # How it works
-//! [`Rounds`] has the records of one way. A figure is told as its median over the rounds and their range ([`Spread`]);
-//! what is no figure, and what changes over time, is that of one round: the one with the median percentile of the reads.
+//! [`Rounds`] has the records of one way. A figure is reported as its median and range over the rounds ([`Spread`]).
+//! Texts, and figures over time, are those of one round: the one with the median 99th percentile of the reads.
 //!
 //! # Limits
-//! Of an even number of rounds the median is the lesser of the middle two. A few rounds say nothing about chance.
+//! For an even number of rounds, the median is the lesser of the middle two. A few rounds do not measure chance.
 //!
 //! # Example
-//! Percentiles of 9, 1 and 5 ms in three rounds: the third is told, with 5 ms, from 1 to 9.
+//! Percentiles of 9, 1 and 5 ms in three rounds: the third is reported, with 5 ms and the range from 1 to 9 ms.
 
 use super::record::{PhaseRecord, Record, Way};
 
 /// A figure in several rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// The figure in the middle.
+    /// The median.
     pub median: f64,
     /// The least.
     pub min: f64,
@@ -48,7 +48,7 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Returns the index of the round that is told: that with the median of the percentile of `load` in the phase after
+    /// Returns the index of the reported round: the one with the median 99th percentile of `load` in the phase after
     /// the calm one.
     #[must_use]
     pub fn told_index(&self, load: &str) -> Option<usize> {
@@ -57,7 +57,7 @@ impl Rounds {
         order.len().checked_sub(1).map(|last| order[last / 2])
     }
 
-    /// Returns that round.
+    /// Returns the reported round.
     #[must_use]
     pub fn told(&self, load: &str) -> Option<&Record> {
         self.told_index(load).map(|round| &self.records[round])
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(Spread::of([9.0, 1.0, 5.0]), spread(5.0, 1.0, 9.0));
         assert_eq!(Spread::of([8.0, 2.0]), spread(2.0, 2.0, 8.0));
 
-        // A round that was cut short has fewer phases, and counts in those that it has.
+        // A round that was cut short has fewer phases, and counts only in these.
         let mut short = record(1);
         short.phases.truncate(1);
         let rounds = Rounds { way: Way::Drained, records: vec![record(4), short] };

@@ -1,15 +1,15 @@
 //! Runs a story in one way: server and clients in this process.
 //!
 //! # Why
-//! One command, nothing to install, and the clients are the ones that measure any server.
+//! A story needs one command and no installation, and its clients are those of `stress`.
 //!
 //! # How it works
-//! A database is filled, settles until compactions are through, and is opened anew, so that its cache is cold. Then the
-//! server starts, and the phases follow each other without a pause. [`super::record`] says what is looked at. A second
-//! server is a second database on the same engine: the same disk and its classes.
+//! A database is filled, settles (its compactions end), and is reopened, so that its cache is cold. Then the server
+//! starts, and the phases follow each other without a pause. [`super::record`] describes the measurements. A second
+//! server is a second database on the same engine: the same disk and classes.
 //!
 //! # Limits
-//! Clients take their part of the processors; the table shows how many were busy.
+//! The clients use processors too; the table shows how many were busy.
 //!
 //! # Example
 //! `run_way(&setting, Way::Drained).await`
@@ -41,16 +41,16 @@ use crate::stress::population::key;
 use crate::stress::run::Load;
 use crate::stress::tally::Part;
 
-/// Time between two looks.
+/// Time between two samples.
 const LOOK: Duration = Duration::from_millis(500);
-/// A tree that has neither changed nor been compacted for so long has settled.
+/// Time without changes and compactions after which a tree has settled.
 const SETTLED: Duration = Duration::from_secs(2);
-/// Longest wait for that.
+/// Longest wait for a tree to settle.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Lifetime of a scan's view of the keys.
 const SCAN_LIFETIME: Duration = Duration::from_secs(3600);
 
-/// What all ways of a story have in common.
+/// The settings that all ways of a story share.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The story.
@@ -72,8 +72,10 @@ pub async fn run_way(setting: &Setting, way: Way, interrupted: &watch::Receiver<
     let is_drained = way == Way::Drained;
     let options = |name| DatabaseOptions { directory: home.join(name), is_drained, ..setting.database.clone() };
     let first = options("first");
+
     let database = Database::open(&first).await?;
     fill(&database, setting, interrupted).await?;
+
     let manifest = database.slatedb().manifest();
     let tree_bytes = manifest.l0().iter().map(|view| view.estimate_size()).sum::<u64>()
         + manifest.compacted().iter().map(|run| run.estimate_size()).sum::<u64>();
@@ -88,6 +90,7 @@ pub async fn run_way(setting: &Setting, way: Way, interrupted: &watch::Receiver<
         _ => (None, None),
     };
     let database = Database::open_on(&engine, &first, engine.classes, tier).await?;
+
     let second = match setting.story {
         Story::Repair => {
             let classes = engine.classes.of_receiver();
@@ -95,12 +98,15 @@ pub async fn run_way(setting: &Setting, way: Way, interrupted: &watch::Receiver<
         }
         _ => None,
     };
+
     let socket = engine.control_socket().map(ToOwned::to_owned);
     let socket = socket.map_err(|reason| Failure::machine("a story looks through the control socket", reason))?;
     drop(engine);
+
     let listening = |error| Failure::machine("cannot listen on loopback", error);
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.map_err(listening)?;
     let server = listener.local_addr().map_err(listening)?;
+
     let service = Arc::new(Service {
         database,
         limits: Limits { key_max_bytes: 1 << 10, value_max_bytes: 1 << 20 },
@@ -110,6 +116,7 @@ pub async fn run_way(setting: &Setting, way: Way, interrupted: &watch::Receiver<
         refused: AtomicU64::new(0),
         commands: AtomicU64::new(0),
     });
+
     let (stop, stopped) = watch::channel(false);
     let serving = tokio::spawn(serve_connections(listener, Arc::clone(&service), stopped.clone()));
     let controlling = (way == Way::Controllers).then(|| {
@@ -128,6 +135,7 @@ pub async fn run_way(setting: &Setting, way: Way, interrupted: &watch::Receiver<
         interrupted: interrupted.clone(),
         record: Record { way, phases: Vec::new(), samples: Vec::new() },
     };
+
     for phase in setting.story.phases(server, setting.keys, setting.length) {
         if *interrupted.borrow() {
             break;
@@ -141,21 +149,24 @@ pub async fn run_way(setting: &Setting, way: Way, interrupted: &watch::Receiver<
     for task in [Some(serving), controlling].into_iter().flatten() {
         task.await.map_err(|error| Failure::machine("the server failed", error))?;
     }
+
     let service = Arc::into_inner(service);
     let service = service.ok_or_else(|| Failure::Machine("a connection did not end".to_owned()))?;
     if let Some(second) = second.and_then(Arc::into_inner) {
         second.close().await?;
     }
     service.database.close().await?;
+
     let removed = std::fs::remove_dir_all(&home);
     removed.map_err(|error| Failure::machine(format_args!("cannot remove {}", home.display()), error))?;
     Ok(record)
 }
 
-/// Fills the database and waits until compactions are through, or until `interrupted` is true.
+/// Fills the database and waits until its tree has settled, or until `interrupted` is true.
 async fn fill(database: &Database, setting: &Setting, interrupted: &watch::Receiver<bool>) -> Result<(), Failure> {
     let failed = |error| Failure::machine("cannot fill the database", error);
     let content: Vec<u8> = (0..setting.story.value_bytes() + 256).map(|at| ((at * at) >> 3) as u8).collect();
+
     let mut last = None;
     for number in (1..=setting.keys).take_while(|_| !*interrupted.borrow()) {
         let from = number as usize % 256;
@@ -165,6 +176,7 @@ async fn fill(database: &Database, setting: &Setting, interrupted: &watch::Recei
     if let Some(handle) = last {
         handle.await_durable().await.map_err(failed)?;
     }
+
     database.slatedb().flush().await.map_err(failed)?;
 
     let (begun, mut changed) = (Instant::now(), Instant::now());
@@ -179,34 +191,34 @@ async fn fill(database: &Database, setting: &Setting, interrupted: &watch::Recei
     Ok(())
 }
 
-/// The story while it is played.
+/// A running story.
 struct Stage {
     service: Arc<Service>,
     second: Option<Arc<Database>>,
-    /// What queries have fetched from far away.
+    /// Reads that queries have sent to the far store.
     fetched: Option<Arc<AtomicU64>>,
-    /// Looks every half second.
+    /// Queries the classes every half second.
     looks: Client,
-    /// Looks at the ends of phases.
+    /// Queries the classes at both ends of a phase.
     ends: Client,
     begun: Instant,
     interrupted: watch::Receiver<bool>,
     record: Record,
 }
 
-/// What the players of a phase tell each other.
+/// State that the job and the measuring thread of a phase share.
 #[derive(Default)]
 struct Cues {
-    /// Keys that the job has seen to.
+    /// Keys that the job has processed.
     keys: AtomicU64,
-    /// The job is to end.
+    /// Whether the job must end.
     is_over: AtomicBool,
-    /// The job has ended.
+    /// Whether the job has ended.
     is_done: AtomicBool,
 }
 
 impl Stage {
-    /// Plays a phase. Looking blocks, so it happens on a thread for that.
+    /// Runs a phase. Measuring blocks, so it has its own thread.
     async fn play(self, phase: Phase) -> Result<Stage, Failure> {
         let cues = Arc::new(Cues::default());
         let job = phase.job.map(|job| {
@@ -217,19 +229,22 @@ impl Stage {
                 note
             })
         });
+
         let (seen, interrupted) = (Arc::clone(&cues), self.interrupted.clone());
         let played = tokio::task::spawn_blocking(move || self.look_on(&phase, &seen)).await;
         cues.is_over.store(true, Ordering::Relaxed);
+
         let note = match job {
             Some(job) if *interrupted.borrow() => {
                 job.abort();
-                // It was told to end, or has failed and does not matter any more.
+                // The job was aborted. If it failed instead, its result no longer matters.
                 let _ = job.await;
                 None
             }
             Some(job) => Some(job.await.map_err(|error| Failure::machine("a server's work failed", error))??),
             None => None,
         };
+
         let mut stage = played.map_err(|error| Failure::machine("the story failed", error))??;
         if let Some(phase) = stage.record.phases.last_mut().filter(|_| !*interrupted.borrow()) {
             phase.note = note;
@@ -237,7 +252,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Returns what was seen, and lets go of the server.
+    /// Returns the record, and releases the server.
     fn end(self) -> Record {
         self.record
     }
@@ -245,11 +260,13 @@ impl Stage {
     fn look_on(mut self, phase: &Phase, cues: &Cues) -> Result<Stage, Failure> {
         let classes = self.service.database.topology().classes().clone();
         for (name, shares) in phase.shares {
-            // The story's classes are there.
+            // The classes that stories name exist.
             let _ = classes.find(name).map(|class| classes.set_shares(class, *shares));
         }
+
         let loads: Vec<Load> =
             phase.loads.iter().map(|load| Load::start(load.plan.clone())).collect::<Result<_, _>>()?;
+
         let (from, cpu_s, machine_s, stalls) = (Instant::now(), process_cpu_s(), machine_cpu_s(), self.stalls());
         snapshot(&mut self.ends)?;
 
@@ -257,18 +274,22 @@ impl Stage {
         let (mut last, fetched) = (from, self.fetched());
         let mut stalls_before = stalls;
         let mut fetched_before = fetched;
+
         let ends_itself = phase.job.is_some_and(|job| job != Job::Scan);
         let is_over =
             || if ends_itself { cues.is_done.load(Ordering::Relaxed) } else { from.elapsed() >= phase.duration };
         loop {
             let rest = if ends_itself { LOOK } else { phase.duration.saturating_sub(from.elapsed()) };
             std::thread::sleep(LOOK.min(rest));
+
             let classes = ClassFigures::of_all(&snapshot(&mut self.looks)?);
             let (now, taken) = (Instant::now(), loads.iter().map(taken).collect::<Vec<Part>>());
             let figures = |(part, load): (&Part, &super::phases::PhaseLoad)| figures(load.name, part, now - last);
+
             let fetched_now = self.fetched();
             let hits = hits(fetched_before, fetched_now, &taken);
             fetched_before = fetched_now;
+
             let stalls_now = self.stalls();
             let sample = Sample {
                 at_s: self.begun.elapsed().as_secs_f64(),
@@ -278,9 +299,11 @@ impl Stage {
                 backlog: Backlog::of(&self.service.database),
                 stalls: stalls_now - std::mem::replace(&mut stalls_before, stalls_now),
             };
+
             self.record.samples.push(sample);
             sums.iter_mut().zip(&taken).for_each(|(sum, part)| sum.add(part));
             last = now;
+
             if *self.interrupted.borrow() {
                 return Ok(self);
             }
@@ -292,6 +315,7 @@ impl Stage {
         let length = from.elapsed();
         let cpus = (process_cpu_s() - cpu_s) / length.as_secs_f64();
         let classes = ClassFigures::of_all(&snapshot(&mut self.ends)?);
+
         let record = PhaseRecord {
             name: phase.name,
             from_s: (from - self.begun).as_secs_f64(),
@@ -304,6 +328,7 @@ impl Stage {
             stalls: self.stalls() - stalls,
             hits: hits(fetched, self.fetched(), &sums),
         };
+
         self.record.phases.push(record);
         Ok(self)
     }
@@ -322,7 +347,7 @@ fn snapshot(client: &mut Client) -> Result<Snapshot, Failure> {
     client.snapshot().map_err(|error| Failure::machine("cannot look at the classes", error))
 }
 
-/// Takes what a load has noted since the last time, reads and writes together.
+/// Takes the operations of a load since the last call, reads and writes together.
 fn taken(load: &Load) -> Part {
     let [mut part, writes] = load.tally().take();
     part.add(&writes);
@@ -334,17 +359,18 @@ fn figures(name: &'static str, part: &Part, length: Duration) -> LoadFigures {
     LoadFigures { name, per_s, part: part.clone() }
 }
 
-/// Returns the part of the reads for which nothing was fetched.
+/// Returns the part of the reads that fetched nothing from the far store.
 fn hits(before: Option<u64>, after: Option<u64>, loads: &[Part]) -> Option<f64> {
     let reads = loads.iter().map(|part| part.latencies.len()).sum::<u64>().max(1);
-    // Reads under way at a look count in the next.
+    // Reads in flight count in the next sample, so there may be more fetches than reads.
     Some((1.0 - (after? - before?) as f64 / reads as f64).max(0.0))
 }
 
-/// Does what servers do in a phase, and says what it was.
+/// Does the servers' job of a phase, and returns a note on its result.
 async fn work(job: Job, first: &Database, second: Option<&Database>, cues: &Cues) -> Result<String, Failure> {
     let second = || second.ok_or_else(|| Failure::Machine("this story has no second server".to_owned()));
     let keys = || cues.keys.load(Ordering::Relaxed);
+
     Ok(match job {
         Job::Scan => {
             scan(first, cues).await?;
@@ -367,7 +393,7 @@ async fn work(job: Job, first: &Database, second: Option<&Database>, cues: &Cues
     })
 }
 
-/// Scans all keys again and again until the phase is over.
+/// Scans all keys repeatedly until the phase is over.
 async fn scan(database: &Database, cues: &Cues) -> Result<(), Failure> {
     let failed = |error| Failure::machine("the scan failed", error);
     let is_over = || cues.is_over.load(Ordering::Relaxed);

@@ -1,16 +1,16 @@
-//! A tree that is far away, and a cache on the disk in front of it.
+//! A tree in a far store, and a cache on the disk in front of it.
 //!
 //! # Why
-//! A cache on the disk is of use where the tree is slower than the disk. Which cache, is the story's question.
+//! A cache on the disk helps if the tree's store is slower than the disk. The story compares two such caches.
 //!
 //! # How it works
-//! The tree's directory answers each read [`FAR`] later, as an object store of a cloud does. In front of it is nothing,
-//! foyer's cache (of SlateDB's parsed blocks, in memory and in a file), or this project's (`CachedStore`, of the blocks of
-//! files; every I/O of it is scheduled). Memory for blocks is [`MEMORY_BYTES`] in all three ways. What is fetched for
-//! queries is counted at the far end, so that all ways are counted alike.
+//! The tree's directory answers each read [`FAR`] later, like an object store in a cloud. In front of it is no cache,
+//! foyer's cache (of SlateDB's parsed blocks, in memory and in a file), or this project's (`CachedStore`, of the blocks
+//! of files, with scheduled I/O). Memory for blocks is [`MEMORY_BYTES`] in all three ways. The far store counts the
+//! reads of queries, so all ways are counted alike.
 //!
 //! # Limits
-//! foyer's I/O passes the scheduler by. Its memory and its file hold different blocks, ours hold some twice.
+//! foyer's I/O bypasses the scheduler. Its memory and its file hold different blocks; ours hold some blocks twice.
 //!
 //! # Example
 //! `far_away(&engine, Way::Plimsoll, home, 64 << 20).await?`
@@ -35,24 +35,24 @@ use crate::database::Tier;
 use crate::engine::Engine;
 use crate::failure::Failure;
 
-/// Time that a read from far away takes longer.
+/// Time that the far store adds to each read.
 const FAR: Duration = Duration::from_millis(10);
-/// Memory for blocks in bytes: little, so that hits are the disk's.
+/// Memory for blocks in bytes: little, so that hits come from the disk.
 const MEMORY_BYTES: u64 = 8 << 20;
-/// Part of the tree that the cache on the disk has room for: uniform reads hit it less often than one time of five.
+/// Size of the cache on the disk as a part of the tree: fewer than one in five uniform reads hit it.
 const PART: f64 = 0.18;
 /// Smallest cache on the disk in bytes.
 const CACHE_MIN_BYTES: u64 = 32 << 20;
-/// Blocks of SlateDB, aligned, in bytes.
+/// Length of SlateDB's aligned blocks, in bytes.
 const BLOCK_BYTES: u32 = 4 << 10;
-/// Units in which both caches write, in bytes.
+/// Unit in which both caches write, in bytes.
 const SLAB_BYTES: u32 = 1 << 20;
 
-/// Returns what a database in `home/first`, whose tree has `tree_bytes`, is opened with, and the count of what queries
-/// fetch from far away.
+/// Returns the tier for a database in `home/first`, whose tree has `tree_bytes`, and the count of reads that queries
+/// send to the far store.
 ///
 /// # Errors
-/// A cache cannot be made.
+/// A cache cannot be created.
 pub async fn far_away(
     engine: &Engine,
     way: Way,
@@ -68,6 +68,7 @@ pub async fn far_away(
         }
         class
     };
+
     let near = engine.store(&home.join("first")).await?.with_rule(rule);
     let wait = ThrottleConfig { wait_get_per_call: FAR, ..ThrottleConfig::default() };
     let far: Arc<dyn ObjectStore> = Arc::new(ThrottledStore::new(near, wait));
@@ -87,6 +88,7 @@ async fn foyer_cache(home: &FilePath, cache_bytes: u64) -> Result<Arc<dyn DbCach
     let failed = |error: &dyn std::fmt::Display| Failure::machine("cannot make foyer's cache", error);
     let device = FsDeviceBuilder::new(home.join("foyer")).with_capacity(cache_bytes as usize).build();
     let blocks = BlockEngineConfig::new(device.map_err(|error| failed(&error))?).with_block_size(SLAB_BYTES as usize);
+
     let cache = HybridCacheBuilder::new()
         .memory(MEMORY_BYTES as usize)
         .with_weighter(|_, entry: &CachedEntry| entry.size())
@@ -110,6 +112,7 @@ async fn cached(
     let disk = made.and_then(|()| engine.topology.disk_of(home)).map_err(|error| failed(&error))?;
     let (options, disks) =
         (CreateOptions { slab_bytes: Some(SLAB_BYTES), ..CreateOptions::default() }, [DiskSource::at(path)]);
+
     let cache = async {
         let host = || Host::on(&engine.topology, vec![engine.runtime.handle(0)], disk..disk + 1);
         BlockCache::create_on(&options, &disks, &host()?).await?;
@@ -118,11 +121,12 @@ async fn cached(
     let cache = cache.await.map_err(|error| failed(&error))?;
 
     let classes = engine.classes;
-    // A compaction reads everything once: what it reads is not kept.
+    // A compaction reads each block once, so its blocks are not kept.
     let class = move |extensions: &Extensions, _: ReadOp, path: &Path| {
         let class = classes.of_call(Operation::Get, path, extensions);
         if class == classes.query { IoClass::default() } else { IoClass::scan(Some(class)) }
     };
+
     let store = CachedStore::builder(far, Arc::new(cache)).block_bytes(BLOCK_BYTES).map_err(|error| failed(&error))?;
     // Files of the tree never change; manifests are new files.
     Ok(Arc::new(store.gap_bytes(0).meta_ttl(Duration::MAX).classify(class).build()))

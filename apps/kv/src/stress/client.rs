@@ -1,10 +1,10 @@
 //! A connection of a client: one request, one reply.
 //!
 //! # Why
-//! Latency is measured from a thread of its own, as cassandra-stress does it: a shared runtime would add its timers.
+//! Each client has its own thread, like cassandra-stress's: a shared runtime would add its timers to the latency.
 //!
 //! # How it works
-//! A blocking socket without delay; the buffers are kept.
+//! A blocking socket without Nagle's algorithm; the buffers are reused.
 //!
 //! # Limits
 //! A reply must come within [`TIMEOUT`].
@@ -20,7 +20,7 @@ use crate::resp::{Answer, Reply, parse_reply};
 
 /// Longest wait for a reply.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes read at once.
+/// Most bytes of a read.
 const READ_BYTES: usize = 64 << 10;
 
 /// A connection to a server.
@@ -46,7 +46,7 @@ impl Client {
     /// Sends a request and waits for its reply.
     ///
     /// # Errors
-    /// The system's error, or `InvalidData` for what is no reply.
+    /// The system's error, or `InvalidData` if the answer is no reply.
     pub fn ask(&mut self, words: &[&[u8]]) -> io::Result<Answer> {
         self.request.clear();
         Reply::Array(words.len()).write(&mut self.request);
@@ -61,6 +61,7 @@ impl Client {
             if let Some((answer, _)) = parsed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))? {
                 return Ok(answer);
             }
+
             let have = self.reply.len();
             self.reply.resize(have + READ_BYTES, 0);
             let read = self.stream.read(&mut self.reply[have..])?;

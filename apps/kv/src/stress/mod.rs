@@ -1,11 +1,12 @@
 //! The command `stress`: a client that measures a server.
 //!
 //! # Why
-//! A server's figures are worth what its client's are: a fixed rate, the intended start, percentiles of all operations.
+//! A server's figures are only as good as its client: a fixed rate, latency from the intended start, percentiles of all
+//! operations.
 //!
 //! # How it works
-//! [`plan`] reads the words, [`run`] puts the load on the server, [`tally`] counts, [`report`] shows. A line a second
-//! goes to stderr, the result to stdout.
+//! [`plan`] parses the words, [`run`] sends the load, [`tally`] counts, [`report`] formats. One line per second goes to
+//! stderr, the result to stdout.
 //!
 //! # Limits
 //! One machine, one server. Any server of the Redis protocol will do.
@@ -30,17 +31,17 @@ use tally::{Kind, Part};
 
 /// Time between two lines.
 const SECOND: Duration = Duration::from_secs(1);
-/// Time between two looks at whether the load is over.
+/// Time between two checks whether the load is over.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Runs the command with the words after `stress`.
 ///
 /// # Errors
-/// [`Failure::Input`] for words that are none, [`Failure::Machine`] without a server, [`Failure::Finding`] if operations
-/// failed.
+/// [`Failure::Input`] for bad words, [`Failure::Machine`] without a server, [`Failure::Finding`] if operations failed.
 pub fn stress(words: &[String]) -> Result<(), Failure> {
     let plan = Plan::of_words(words)?;
     let mut log = plan.hdr_file.as_deref().map(HdrLog::create).transpose()?;
+
     let kinds: Vec<Kind> = [(Kind::Read, plan.ratio.0), (Kind::Write, plan.ratio.1)]
         .into_iter()
         .filter_map(|(kind, part)| (part > 0.0).then_some(kind))
@@ -49,6 +50,7 @@ pub fn stress(words: &[String]) -> Result<(), Failure> {
 
     let mut load = Load::start(plan.clone())?;
     eprintln!("{COLUMNS}");
+
     let mut at = Duration::ZERO;
     loop {
         let is_over = load.is_over();
@@ -57,6 +59,7 @@ pub fn stress(words: &[String]) -> Result<(), Failure> {
             std::thread::sleep(LOOK);
             continue;
         }
+
         let parts = load.tally().take();
         for (kind, sum, seconds) in &mut jobs {
             let part = &parts[*kind as usize];
@@ -68,6 +71,7 @@ pub fn stress(words: &[String]) -> Result<(), Failure> {
                 log.add(at, length, *kind, part);
             }
         }
+
         at = now;
         if is_over {
             break;
@@ -83,9 +87,11 @@ pub fn stress(words: &[String]) -> Result<(), Failure> {
             println!("{}", line(*kind, sum.latencies.len(), sum, at, at));
         }
     }
+
     if let Some(log) = log {
         log.write()?;
     }
+
     match jobs.iter().map(|(_, sum, _)| sum.errors).sum() {
         0 => Ok(()),
         errors => Err(Failure::Finding(format!("{errors} operations failed"))),

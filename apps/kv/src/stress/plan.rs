@@ -1,15 +1,15 @@
-//! What `stress` is asked to do, read in cassandra-stress's way of saying it.
+//! The load that `stress` runs, in cassandra-stress's syntax.
 //!
 //! # Why
-//! Who has measured Cassandra or ScyllaDB knows these words.
+//! Users who have measured Cassandra or ScyllaDB know this syntax.
 //!
 //! # How it works
 //! First the command and its parameters (`write n=1000000`, `mixed ratio(read=3,write=1) duration=10s`), then options
-//! with theirs: `-pop`, `-rate`, `-col`, `-node`, `-log`, `--format`, `--seed`. Each parameter is read at one place, and
+//! with theirs: `-pop`, `-rate`, `-col`, `-node`, `-log`, `--format`, `--seed`. Each parameter is parsed at one place;
 //! an unknown word is an error that lists the known ones.
 //!
 //! # Limits
-//! Only what a store of strings has use for: no profiles, no schema, no `err<`.
+//! Only parameters that suit a store of strings: no profiles, no schema, no `err<`.
 //!
 //! # Example
 //! `stress read duration=10s -pop 'dist=gaussian(1..1000000,500000,1000)' -rate threads=50 fixed=2000/s`
@@ -28,26 +28,26 @@ const THREADS_MAX: u32 = 10_000;
 /// Longest value of a client.
 const VALUE_MAX_BYTES: u64 = 64 << 20;
 
-/// What a client does.
+/// The load of a client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Reads and writes of a mix: a read is drawn as often as the first, a write as the second.
+    /// Weights of reads and of writes in a mix.
     pub ratio: (f64, f64),
     /// The keys.
     pub population: Population,
     /// Connections, each with one operation at a time.
     pub threads: u32,
-    /// Operations per second of all threads together; `None` for as many as there can be.
+    /// Operations per second of all threads together; `None` for as many as possible.
     pub rate_per_s: Option<f64>,
-    /// How long.
+    /// The length of the load.
     pub duration: Option<Duration>,
-    /// How many operations.
+    /// The number of operations.
     pub operations: Option<u64>,
     /// Least and greatest length of a value in bytes.
     pub value_bytes: (u64, u64),
     /// The server.
     pub server: SocketAddr,
-    /// A log of histograms, one a second.
+    /// The file for a log of histograms, one per second.
     pub hdr_file: Option<PathBuf>,
     /// Whether the result is JSON.
     pub is_json: bool,
@@ -55,7 +55,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// How to use the command.
+/// The usage of the command.
 pub const USAGE: &str = "usage: plimsoll-kv stress write|read|mixed [ratio(read=3,write=1)] [n=N] [duration=10s]
   -pop dist=uniform(1..N) | dist=gaussian(1..N,MEAN,DEVIATION) | seq=A..B    (uniform(1..1000000))
   -rate threads=T fixed=R/s                                                  (threads=50, as fast as it goes)
@@ -65,10 +65,10 @@ pub const USAGE: &str = "usage: plimsoll-kv stress write|read|mixed [ratio(read=
 latency counts from the intended start if there is a fixed rate; the live lines are on stderr";
 
 impl Plan {
-    /// Reads the words after `stress`.
+    /// Parses the words after `stress`.
     ///
     /// # Errors
-    /// [`Failure::Input`] names the word and what to write.
+    /// [`Failure::Input`] names the bad word and the expected form.
     pub fn of_words(words: &[String]) -> Result<Plan, Failure> {
         read(words).map_err(|error| Failure::Input(format!("{error}\n{USAGE}")))
     }
@@ -82,6 +82,7 @@ fn read(words: &[String]) -> Result<Plan, String> {
         "mixed" => (1.0, 1.0),
         other => return Err(format!("`{other}` is none of write, read, mixed")),
     };
+
     let mut plan = Plan {
         ratio,
         population: Population::Uniform { first: 1, last: 1_000_000 },
@@ -114,6 +115,7 @@ impl Plan {
     fn set(&mut self, option: &str, word: &str) -> Result<(), String> {
         let (name, value) = word.split_once('=').unwrap_or(("", word));
         let wrong = |reason: &str| format!("`{option} {word}`: {reason}");
+
         match (option, name) {
             ("mixed", name) if name.starts_with("ratio(") => self.ratio = ratio_of(word).ok_or_else(|| wrong(RATIO))?,
             ("write" | "read" | "mixed", "n") => {
@@ -144,6 +146,7 @@ impl Plan {
             ("--seed", "") => self.seed = word.parse().map_err(|_| wrong("a number"))?,
             _ => return Err(wrong("unknown")),
         }
+
         Ok(())
     }
 }
@@ -153,6 +156,7 @@ const RATIO: &str = "write ratio(read=3,write=1)";
 fn ratio_of(word: &str) -> Option<(f64, f64)> {
     let (_, parts) = call_of(word)?;
     let mut ratio = (0.0, 0.0);
+
     for part in parts.split(',') {
         let (name, value) = part.split_once('=')?;
         let value = value.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0)?;
@@ -162,6 +166,7 @@ fn ratio_of(word: &str) -> Option<(f64, f64)> {
             _ => return None,
         }
     }
+
     (ratio.0 + ratio.1 > 0.0).then_some(ratio)
 }
 

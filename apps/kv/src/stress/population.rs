@@ -1,12 +1,11 @@
-//! Which keys a client asks for, in cassandra-stress's way of saying it.
+//! The distribution of a client's keys, in cassandra-stress's syntax.
 //!
 //! # Why
-//! Readers that like some keys more than others, and writers of keys that nobody reads, are different loads.
+//! Readers that prefer some keys and writers of keys that are never read are different loads.
 //!
 //! # How it works
-//! `dist=uniform(1..N)`, `dist=gaussian(1..N,MEAN,DEVIATION)`, `seq=A..B` (each in turn, then again from A). The number
-//! becomes a key by a bijection that scatters: neighbours by number lie far apart in the database, as partitions of
-//! Cassandra do.
+//! `dist=uniform(1..N)`, `dist=gaussian(1..N,MEAN,DEVIATION)`, `seq=A..B` (each in turn, then again from A). A
+//! bijection maps each number to a key: adjacent numbers lie far apart in the database, like partitions of Cassandra.
 //!
 //! # Limits
 //! Draws of the normal distribution outside of the range are drawn again, at most 100 times, then clamped.
@@ -21,14 +20,14 @@ use rand::{Rng, RngExt};
 /// The numbers of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Population {
-    /// Each as often as any other.
+    /// All equally often.
     Uniform {
         /// The first number.
         first: u64,
         /// The last number, at least `first`.
         last: u64,
     },
-    /// Most often those near the mean.
+    /// Normally distributed around the mean.
     Gaussian {
         /// The first number.
         first: u64,
@@ -39,7 +38,7 @@ pub enum Population {
         /// The standard deviation, above 0.
         deviation: f64,
     },
-    /// In turn, again and again.
+    /// In turn, repeatedly.
     Sequence {
         /// The first number.
         first: u64,
@@ -81,7 +80,7 @@ fn normal(random: &mut impl Rng) -> f64 {
     (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
 }
 
-/// Returns the key of `number`: 16 hexadecimal digits, another one for each number.
+/// Returns the key of `number`: 16 hexadecimal digits, which differ for each number.
 #[must_use]
 pub fn key(number: u64) -> [u8; 16] {
     // The finalizer of splitmix64 (Steele et al., 2014), which is a bijection.
@@ -101,11 +100,13 @@ impl FromStr for Population {
             let (first, last) = range_of(range).ok_or_else(wrong)?;
             return Ok(Population::Sequence { first, last });
         }
+
         let (name, arguments) = text.strip_prefix("dist=").and_then(call_of).ok_or_else(wrong)?;
         let mut arguments = arguments.split(',').map(str::trim);
         let (first, last) = arguments.next().and_then(range_of).ok_or_else(wrong)?;
         let numbers: Option<Vec<f64>> =
             arguments.map(|word| word.parse().ok().filter(|n: &f64| n.is_finite())).collect();
+
         match (name.to_ascii_lowercase().as_str(), numbers.as_deref()) {
             ("uniform", Some([])) => Ok(Population::Uniform { first, last }),
             ("gaussian", Some([mean, deviation])) if *deviation > 0.0 => {
@@ -121,7 +122,7 @@ pub fn call_of(text: &str) -> Option<(&str, &str)> {
     text.strip_suffix(')')?.split_once('(')
 }
 
-/// Reads `A..B`; B is at least A.
+/// Parses `A..B`, where B is at least A.
 pub fn range_of(text: &str) -> Option<(u64, u64)> {
     let (first, last) = text.split_once("..")?;
     let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);

@@ -1,12 +1,12 @@
-//! How the results of `stress` are shown.
+//! Formats the results of `stress`.
 //!
 //! # Why
 //! The columns are those of cassandra-stress, so that figures can be put side by side.
 //!
 //! # How it works
-//! A live line for each second, a summary at the end; or JSON of the form of `plimsoll test --format json`, as far as
-//! `plimsoll compare` reads it: jobs with intervals and a histogram. The log has an interval for each second and kind,
-//! in HdrHistogram's format, values in nanoseconds.
+//! A live line for each second and a summary at the end, or the part of the JSON of `plimsoll test --format json` that
+//! `plimsoll compare` reads: jobs with intervals and a histogram. The log has an interval for each second and kind, in
+//! HdrHistogram's format, values in nanoseconds.
 //!
 //! # Limits
 //! `missing` (reads of keys that have no value) has no column in cassandra-stress, which calls it an error.
@@ -65,15 +65,17 @@ pub struct Second {
     pub mean_ns: f64,
 }
 
-/// Returns the result as `plimsoll compare` reads it.
+/// Returns the result as JSON for `plimsoll compare`.
 #[must_use]
 pub fn json(plan: &Plan, elapsed: Duration, jobs: &[(Kind, Part, Vec<Second>)]) -> Value {
     let job = |(kind, part, seconds): &(Kind, Part, Vec<Second>)| {
         let quantile = |quantile: f64| part.latencies.value_at_quantile(quantile) as f64 / 1e3;
+
         let intervals: Vec<Value> = seconds.iter().map(interval).collect();
         let buckets = part.latencies.iter_recorded();
         let histogram: Vec<Value> =
             buckets.map(|bucket| json!([bucket.value_iterated_to(), bucket.count_since_last_iteration()])).collect();
+
         json!({
             "name": kind.name(), "requests": part.latencies.len(), "errors": part.errors, "missing": part.missing,
             "latency": {
@@ -83,6 +85,7 @@ pub fn json(plan: &Plan, elapsed: Duration, jobs: &[(Kind, Part, Vec<Second>)]) 
             "intervals": intervals, "histogram": histogram,
         })
     };
+
     json!({
         "schema": 1, "plimsoll": env!("CARGO_PKG_VERSION"), "backend": "resp", "interrupted": false, "seed": plan.seed,
         "threads": plan.threads, "rate_per_s": plan.rate_per_s, "duration_s": elapsed.as_secs_f64(),
@@ -105,10 +108,10 @@ pub struct HdrLog {
 }
 
 impl HdrLog {
-    /// Makes the file `path`, which must not exist.
+    /// Creates the file `path`, which must not exist.
     ///
     /// # Errors
-    /// It exists, or cannot be made.
+    /// The file exists, or cannot be created.
     pub fn create(path: &Path) -> Result<HdrLog, Failure> {
         let file = File::create_new(path);
         let file = file.map_err(|error| Failure::Input(format!("cannot make {}: {error}", path.display())))?;
@@ -129,10 +132,12 @@ impl HdrLog {
     pub fn write(self) -> Result<(), Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::machine("cannot write the log of histograms", error);
         let (mut serializer, mut out) = (V2Serializer::new(), BufWriter::new(self.file));
+
         let mut builder = IntervalLogWriterBuilder::new();
         builder.add_comment("plimsoll-kv stress: latencies in nanoseconds");
         let begun = builder.begin_log_with(&mut out, &mut serializer);
         let mut log: IntervalLogWriter<'_, '_, _, _> = begun.map_err(|error| failed(&error))?;
+
         for (at, length, kind, part) in &self.parts {
             let written = log.write_histogram(&part.latencies, *at, *length, Tag::new(kind.name()));
             written.map_err(|error| failed(&format_args!("{error:?}")))?;

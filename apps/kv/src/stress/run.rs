@@ -1,4 +1,4 @@
-//! Puts the load of a plan on a server.
+//! Sends the load of a plan to a server.
 //!
 //! # Why
 //! A client that waits for a slow reply before it sends the next request does not measure the time in which it could
@@ -7,10 +7,10 @@
 //!
 //! # How it works
 //! Each thread takes the next operation's number, waits for its intended start, runs it on its own connection, and
-//! notes the latency. Without a rate the intended start is when the thread is ready.
+//! records the latency. Without a rate, the intended start is the time at which the thread is ready.
 //!
 //! # Limits
-//! A thread whose connection breaks notes an error and connects anew, at most every [`RETRY`].
+//! A thread whose connection breaks records an error and reconnects, at most every [`RETRY`].
 //!
 //! # Example
 //! `Load::start(plan)?`, then `tally().take()` each second until `is_over()`.
@@ -30,12 +30,12 @@ use super::tally::{End, Kind, Tally};
 use crate::failure::Failure;
 use crate::resp::Answer;
 
-/// Pause before a broken connection is made anew.
+/// Pause before a thread reconnects.
 const RETRY: Duration = Duration::from_millis(100);
-/// Stack of a thread in bytes: it holds little.
+/// Stack of a thread in bytes: a client needs little.
 const STACK_BYTES: usize = 256 << 10;
 
-/// A load that runs.
+/// A running load.
 pub struct Load {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -48,7 +48,7 @@ struct Shared {
     running: AtomicUsize,
     is_stopped: AtomicBool,
     tally: Tally,
-    /// What values are cut from: bytes that do not compress.
+    /// Incompressible bytes. Each value is a slice of them.
     content: Vec<u8>,
 }
 
@@ -65,6 +65,7 @@ impl Load {
             })
         };
         let clients: Vec<Client> = (0..threads).map(|_| connect()).collect::<Result<_, _>>()?;
+
         let mut random = StdRng::seed_from_u64(plan.seed);
         let content = (0..plan.value_bytes.1 + 4096).map(|_| random.random()).collect();
         let shared = Arc::new(Shared {
@@ -91,7 +92,7 @@ impl Load {
         Ok(load)
     }
 
-    /// Returns what the threads note.
+    /// Returns the tally of the threads.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.shared.tally
@@ -109,7 +110,7 @@ impl Load {
         self.shared.running.load(Ordering::Relaxed) == 0
     }
 
-    /// Ends the load: operations under way end.
+    /// Stops the load. Operations in flight still complete.
     pub fn stop(&self) {
         self.shared.is_stopped.store(true, Ordering::Relaxed);
     }
@@ -117,7 +118,7 @@ impl Load {
     /// Waits until all threads have ended.
     pub fn join(&mut self) {
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so.
+            // A thread that panicked has printed the panic.
             let _ = thread.join();
         }
     }
@@ -137,6 +138,7 @@ impl Shared {
             if let Some(early) = intended.checked_duration_since(Instant::now()) {
                 std::thread::sleep(early);
             }
+
             let reads = self.plan.ratio.0 / (self.plan.ratio.0 + self.plan.ratio.1);
             let kind = if random.random::<f64>() < reads { Kind::Read } else { Kind::Write };
             let key = key(self.plan.population.number(operation, &mut random));
@@ -144,6 +146,7 @@ impl Shared {
                 Kind::Read => &[],
                 Kind::Write => self.value(&mut random),
             };
+
             let answer = match kind {
                 Kind::Read => client.ask(&[b"GET", &key]),
                 Kind::Write => client.ask(&[b"SET", &key, value]),
@@ -153,22 +156,25 @@ impl Shared {
                 Ok(Answer::Value(false)) => End::Missing,
                 Ok(Answer::Error(_)) | Err(_) => End::Failed,
             };
+
             self.tally.note(kind, intended.elapsed().as_nanos() as u64, value.len() as u64, end);
+
             if answer.is_err() {
                 std::thread::sleep(RETRY);
                 match Client::connect(self.plan.server) {
                     Ok(again) => client = again,
-                    // The old one fails at once, and that is noted.
+                    // The old connection fails at once, which counts as an error.
                     Err(_) => continue,
                 }
             }
         }
     }
 
-    /// Returns the number of the next operation and its intended start.
+    /// Returns the number of the next operation and its intended start, or `None` if the load is over.
     fn next_operation(&self) -> Option<(u64, Instant)> {
         let operation = self.next.fetch_add(1, Ordering::Relaxed);
         let is_enough = self.plan.operations.is_some_and(|operations| operation >= operations);
+
         let intended = match self.plan.rate_per_s {
             Some(rate_per_s) => self.started + Duration::from_secs_f64(operation as f64 / rate_per_s),
             None => Instant::now(),
@@ -177,6 +183,7 @@ impl Shared {
             .plan
             .duration
             .is_some_and(|duration| intended.max(Instant::now()).saturating_duration_since(self.started) >= duration);
+
         (!is_enough && !is_late && !self.is_stopped.load(Ordering::Relaxed)).then_some((operation, intended))
     }
 

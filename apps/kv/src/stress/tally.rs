@@ -1,16 +1,16 @@
-//! What the operations of a client took: in all, and second by second.
+//! Latencies of a client's operations, in total and per second.
 //!
 //! # Why
 //! The live line, the result, the histogram log and `plimsoll compare` need the same latencies in different sums.
 //!
 //! # How it works
-//! Threads put the latencies of their operations into a [`Tally`]; a reader takes what has come since its last look.
+//! Threads put the latencies of their operations into a [`Tally`]; a reader takes those added since its last call.
 //!
 //! # Limits
 //! Latencies above an hour count as an hour. Histograms hold three digits.
 //!
 //! # Example
-//! `tally.done(Kind::Read, latency_ns, bytes)`
+//! `tally.note(Kind::Read, latency_ns, bytes, End::Done)`
 
 use std::sync::{Mutex, PoisonError};
 
@@ -19,12 +19,12 @@ use hdrhistogram::Histogram;
 /// Longest latency kept, in nanoseconds.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It reads a value.
+    /// Reads a value.
     Read,
-    /// It writes one.
+    /// Writes a value.
     Write,
 }
 
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// Operations of one kind in a stretch of time.
+/// Operations of one kind in a period.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// Latencies in nanoseconds.
@@ -56,7 +56,6 @@ impl Part {
     /// Returns an empty part.
     #[must_use]
     pub fn new() -> Part {
-        // The bounds are right: they are constants.
         #[allow(clippy::unwrap_used, reason = "the arguments are constants")]
         let latencies = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).unwrap();
         Part { latencies, errors: 0, missing: 0, bytes: 0 }
@@ -95,14 +94,14 @@ pub enum End {
     Failed,
 }
 
-/// Where threads write what they have done.
+/// The operations that threads have done and no reader has taken.
 #[derive(Debug, Default)]
 pub struct Tally {
     parts: [Mutex<Part>; 2],
 }
 
 impl Tally {
-    /// Notes an operation.
+    /// Records an operation.
     pub fn note(&self, kind: Kind, latency_ns: u64, bytes: u64, end: End) {
         let mut part = self.parts[kind as usize].lock().unwrap_or_else(PoisonError::into_inner);
         match end {
@@ -115,7 +114,7 @@ impl Tally {
         }
     }
 
-    /// Takes what has been noted since the last time, by kind.
+    /// Takes the operations recorded since the last call, by kind.
     pub fn take(&self) -> [Part; 2] {
         let take = |part: &Mutex<Part>| std::mem::take(&mut *part.lock().unwrap_or_else(PoisonError::into_inner));
         [take(&self.parts[0]), take(&self.parts[1])]
