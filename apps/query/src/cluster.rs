@@ -1,13 +1,14 @@
-//! Answers by a Spark cluster.
+//! Lets a Spark cluster compute the answers.
 //!
-//! **Why.** One machine reads the spans of a thousand hosts for hours; a cluster that is there reads them in minutes.
+//! **Why.** One machine reads the spans of a thousand hosts for hours; a cluster reads them in minutes.
 //!
-//! **How.** The embedded engine plans each statement as if it would run it: that refuses what is wrong, and gives the
-//! types of the answer. The statements then go to `spark-submit` in Spark's words ([`crate::words`]) with the files of
-//! each table; `spark.py` runs them, and its rows are written in the same types and by the same code as embedded ones.
+//! **How.** The embedded engine plans each statement as if to run it; this refuses wrong statements and yields the
+//! types of the answer. The statements then go to `spark-submit` in Spark's dialect ([`crate::words`]) with the files
+//! of each table. `spark.py` runs them, and the same code as for the embedded engine writes its rows, in the same
+//! types.
 //!
-//! **Limits.** `SELECT` and `CREATE VIEW` only, and columns of numbers, texts, booleans, times and dates. A worker that
-//! is lost is named; Spark repeats its part.
+//! **Limits.** `SELECT` and `CREATE VIEW` only, and columns of numbers, texts, booleans, times and dates. A lost worker
+//! is reported; Spark repeats its part.
 //!
 //! **Example.** `plimsoll-query --depot s3://fleet/depot --cluster spark://host:7077 latency`
 
@@ -40,16 +41,16 @@ use crate::failure::Failure;
 use crate::output::{Answer, Format, check_count};
 use crate::words;
 
-/// What runs in Spark's driver.
+/// The program that runs in Spark's driver.
 const DRIVER: &str = include_str!("spark.py");
 
-/// How long a master may take to accept a connection.
+/// Longest wait for a master to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// The port of a master that is named without one.
 const PORT: u16 = 7077;
 
-/// Rows that are read of an answer at a time.
+/// Rows of a batch that is read from an answer.
 const ROWS: usize = 8192;
 
 /// Statements for Spark, and the types of their answers.
@@ -58,29 +59,32 @@ struct Script {
     steps: Vec<(String, Option<SchemaRef>)>,
 }
 
-/// Has the cluster at `url` run statements. Returns the answers once all are there.
+/// Runs statements on the cluster at `url`. Returns the answers once all are complete.
 pub(crate) async fn ask(url: &str, depot: &mut Depot, sql: &str, format: Format) -> Result<Vec<Answer>, Failure> {
     reach(url)?;
     let script = plan(depot, sql).await?;
     check_count(script.steps.iter().filter(|(_, answer)| answer.is_some()).count(), format)?;
+
     let directory = tempfile::tempdir().map_err(|error| Failure::Machine(format!("temporary directory: {error}")))?;
     let answers = submit(url, depot, &script, &directory).await?;
     // Open files stay readable while the directory is removed.
     answers.into_iter().map(|(path, schema)| Ok(Answer::Cluster(read(&path, &schema)?))).collect()
 }
 
-/// Connects to one of the masters of a URL, because Spark itself tries for minutes and then says little.
+/// Connects to one of the masters of a URL, because Spark itself tries for minutes and then reports little.
 fn reach(url: &str) -> Result<(), Failure> {
     let Some(masters) = url.strip_prefix("spark://").filter(|masters| !masters.is_empty()) else {
         return Err(Failure::Input(format!(
             "--cluster {url}: expected the master of a Spark cluster, as spark://HOST:{PORT}"
         )));
     };
+
     let mut why = "no such host".to_owned();
     for master in masters.split(',') {
         let (host, port) = master.rsplit_once(':').unwrap_or((master, ""));
         let port = if port.is_empty() { Ok(PORT) } else { port.parse() };
         let port = port.map_err(|_| Failure::Input(format!("--cluster {url}: `{master}`: expected HOST:PORT")))?;
+
         match (host, port).to_socket_addrs() {
             Ok(addresses) => {
                 for address in addresses {
@@ -93,10 +97,11 @@ fn reach(url: &str) -> Result<(), Failure> {
             Err(error) => why = error.to_string(),
         }
     }
+
     Err(Failure::Machine(format!("{url}: no cluster answers: {why}: start its master, or ask without --cluster")))
 }
 
-/// Plans statements as the embedded engine does, and says them in Spark's words.
+/// Plans statements with the embedded engine, and translates them to Spark's dialect.
 async fn plan(depot: &mut Depot, sql: &str) -> Result<Script, Failure> {
     let mut script = Script::default();
     let mut views = 0;
@@ -111,23 +116,26 @@ async fn plan(depot: &mut Depot, sql: &str) -> Result<Script, Failure> {
         let is_query = matches!(&statement, Statement::Statement(parsed) if matches!(**parsed, Parsed::Query(_)));
         let plan = ask::plan(depot, statement).await?;
         let is_view = matches!(plan, LogicalPlan::Ddl(DdlStatement::CreateView(_)));
+
         if !is_query && !is_view {
             return Err(Failure::Input(format!(
                 "a cluster runs SELECT and CREATE VIEW only: ask without --cluster: {text}"
             )));
         }
+
         if let Some(quotient) = words::integer_quotient(&plan)? {
             return Err(Failure::Input(format!(
                 "{quotient}: a quotient of integers is cut here and is a fraction in Spark: write 1e0 * a / b, or floor(1e0 * a / b)"
             )));
         }
+
         let frame = depot.session.execute_logical_plan(plan).await?;
         script.steps.push((text, is_query.then(|| Arc::clone(frame.schema().inner()))));
     }
     Ok(script)
 }
 
-/// Runs `spark-submit` to its end. Returns the files of the answers with their types.
+/// Runs `spark-submit` until it ends. Returns the files of the answers with their types.
 async fn submit(
     url: &str,
     depot: &Depot,
@@ -135,6 +143,7 @@ async fn submit(
     directory: &TempDir,
 ) -> Result<Vec<(PathBuf, SchemaRef)>, Failure> {
     let path = |name: &str| directory.path().join(name);
+
     let mut answers = Vec::new();
     let mut steps = Vec::new();
     for (sql, schema) in &script.steps {
@@ -144,11 +153,13 @@ async fn submit(
         steps.push(json!({"sql": sql, "answer": answer.as_ref().map(|(file, _)| file), "columns": columns}));
         answers.extend(answer);
     }
+
     let root = depot.root()?;
     let mut tables = Vec::new();
     for table in &depot.tables {
         tables.push(described(table, &root, &depot.columns(table.name).await?)?);
     }
+
     let job = json!({"pid": std::process::id(), "settings": settings(), "tables": tables, "steps": steps});
 
     let temporary = |error: io::Error| Failure::Machine(format!("{}: {error}", directory.path().display()));
@@ -162,6 +173,7 @@ async fn submit(
         .stdout(Stdio::piped())
         .stderr(log)
         .spawn();
+
     let child = started.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Failure::Machine(
             "spark-submit is not on PATH: install the Spark of the cluster here too, or ask without --cluster"
@@ -169,11 +181,12 @@ async fn submit(
         ),
         _ => Failure::Machine(format!("spark-submit: {error}")),
     })?;
+
     wait(child, url, &path("log"))?;
     Ok(answers)
 }
 
-/// Passes on what the driver says until it ends.
+/// Reports the driver's messages until it ends.
 fn wait(mut child: Child, url: &str, log: &Path) -> Result<(), Failure> {
     let mut said = None;
     for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
@@ -181,6 +194,7 @@ fn wait(mut child: Child, url: &str, log: &Path) -> Result<(), Failure> {
         let Some((kind, text)) = line.strip_prefix("plimsoll-query ").and_then(|it| it.split_once(' ')) else {
             continue;
         };
+
         let text: String = serde_json::from_str(text).unwrap_or_else(|_| text.to_owned());
         match kind {
             "lost" => eprintln!("note: the worker at {text} is lost: the others do its part again"),
@@ -188,10 +202,12 @@ fn wait(mut child: Child, url: &str, log: &Path) -> Result<(), Failure> {
             _ => said = Some(Failure::Machine(format!("{url}: {}", with_remedy(&text)))),
         }
     }
+
     let ended = child.wait().map_err(|error| Failure::Machine(format!("spark-submit: {error}")))?;
     if ended.success() {
         return Ok(());
     }
+
     Err(said.unwrap_or_else(|| {
         let text = std::fs::read_to_string(log).unwrap_or_default();
         let mut lines =
@@ -201,7 +217,7 @@ fn wait(mut child: Child, url: &str, log: &Path) -> Result<(), Failure> {
     }))
 }
 
-/// Adds to an error of Spark what its reader has to do, where that is known.
+/// Adds the remedy to an error of Spark, if one is known.
 fn with_remedy(text: &str) -> String {
     let remedies = [
         (
@@ -224,7 +240,8 @@ fn with_remedy(text: &str) -> String {
     }
 }
 
-/// Returns what makes Spark read and compute as the embedded engine does, and reach a bucket by the same variables.
+/// Returns the settings with which Spark reads and computes like the embedded engine, and reaches a bucket by the same
+/// environment variables.
 fn settings() -> Value {
     let mut settings = json!({
         "spark.sql.session.timeZone": "UTC",
@@ -235,7 +252,7 @@ fn settings() -> Value {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     });
-    // Spark itself takes the keys of the environment.
+    // Spark itself reads the access keys from the environment.
     if let Ok(endpoint) = std::env::var("AWS_ENDPOINT_URL") {
         settings["spark.hadoop.fs.s3a.endpoint"] = endpoint.into();
         settings["spark.hadoop.fs.s3a.path.style.access"] = "true".into();
@@ -246,21 +263,23 @@ fn settings() -> Value {
     settings
 }
 
-/// Describes a table to Spark: its files, by day and by hour apart, because Spark refuses a mixture.
+/// Describes a table to Spark. Files by day and by hour are listed apart, because Spark refuses a mixture.
 fn described(table: &Table, root: &str, fields: &Fields) -> Result<Value, Failure> {
     let typed = fields.iter().map(|field| Ok(format!("{} {}", field.name(), stored_type(field)?)));
     let schema = typed.collect::<Result<Vec<_>, Failure>>()?.join(", ");
     let columns: Vec<_> = fields.iter().map(|field| field.name()).collect();
+
     let (hours, days): (Vec<_>, Vec<_>) = table.files.iter().partition(|file| file.as_ref().contains("/hour="));
     let files = [days, hours].into_iter().filter(|files| !files.is_empty());
     let files = files.map(|files| files.iter().map(|file| literal(&format!("{root}/{file}"))).collect::<Vec<_>>());
+
     Ok(json!({
         "name": table.name, "base": format!("{root}/{}", table.name), "schema": schema, "columns": columns,
         "files": files.collect::<Vec<_>>(),
     }))
 }
 
-/// Returns a place in which Hadoop sees no pattern.
+/// Returns `place` with Hadoop's pattern characters escaped.
 fn literal(place: &str) -> String {
     let escaped = |letter: char| if "{}[]*?\\".contains(letter) { vec!['\\', letter] } else { vec![letter] };
     place.chars().flat_map(escaped).collect()
@@ -285,7 +304,7 @@ fn stored_type(field: &Field) -> Result<&'static str, Failure> {
     })
 }
 
-/// Returns the expression that makes the answer's column `number` one that JSON keeps: see [`carried`].
+/// Returns the expression that casts the answer's column `number` to a type that JSON keeps: see [`carried`].
 fn column(number: usize, field: &Field) -> Result<String, Failure> {
     let name = format!("c{number}");
     Ok(match (field.data_type(), carried(field)?) {
@@ -297,7 +316,7 @@ fn column(number: usize, field: &Field) -> Result<String, Failure> {
     })
 }
 
-/// Returns the type in which a column travels.
+/// Returns the type of a column in the JSON of an answer.
 fn carried(field: &Field) -> Result<DataType, Failure> {
     Ok(match field.data_type() {
         DataType::Boolean => DataType::Boolean,
@@ -315,7 +334,7 @@ fn carried(field: &Field) -> Result<DataType, Failure> {
     })
 }
 
-/// Opens an answer, whose rows then come in the types of `schema`.
+/// Opens an answer. Returns its rows in the types of `schema`.
 fn read(path: &Path, schema: &SchemaRef) -> Result<SendableRecordBatchStream, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::Machine(format!("the cluster's answer: {error}"));
     let file = File::open(path).map_err(|error| failed(&error))?;
@@ -324,9 +343,11 @@ fn read(path: &Path, schema: &SchemaRef) -> Result<SendableRecordBatchStream, Fa
         .iter()
         .enumerate()
         .map(|(number, field)| Ok(Field::new(format!("c{number}"), carried(field)?, true)));
+
     let raw = Arc::new(Schema::new(fields.collect::<Result<Vec<_>, Failure>>()?));
     let reader = ReaderBuilder::new(raw).with_batch_size(ROWS).build(BufReader::new(file));
     let reader = reader.map_err(|error| failed(&error))?;
+
     let typed = Arc::clone(schema);
     let outside = |error: ArrowError| DataFusionError::External(format!("the cluster's answer: {error}").into());
     let batches = reader.map(move |batch| batch.and_then(|batch| with_types(&batch, &typed)).map_err(outside));
@@ -334,7 +355,7 @@ fn read(path: &Path, schema: &SchemaRef) -> Result<SendableRecordBatchStream, Fa
 }
 
 fn with_types(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-    // A value that does not fit is an error, never null.
+    // A value that the type cannot hold is an error, never null.
     let options = CastOptions { safe: false, ..CastOptions::default() };
     let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
         let zone = match field.data_type() {

@@ -1,12 +1,12 @@
-//! A session that knows the tables of a depot, and the questions to them.
+//! A session with the tables of a depot, and the questions as views.
 //!
-//! **Why.** Where tables are and how they are cut into parts is no part of a question.
+//! **Why.** A question need not say where the tables are or how they are partitioned.
 //!
-//! **How.** A table is all `*.parquet` below its directory, with `host` and `date` of the path as columns, by day or
-//! by hour. Columns that only some files have are null in others, as after a change of the schema. Files
-//! that would spoil the answer are named and left out ([`crate::whole`]).
+//! **How.** A table is all `*.parquet` below its directory, by day or by hour, with `host` and `date` of the path as
+//! columns. A column that only some files have, as after a change of the schema, is null in the others. Files that
+//! would spoil the answer are reported and left out ([`crate::whole`]).
 //!
-//! **Limits.** A table without files is not there, and neither are the views that need it.
+//! **Limits.** A table without files does not exist, nor do the views that need it.
 //!
 //! **Example.** `Depot::open("s3://fleet/depot", 1 << 30)`
 
@@ -31,22 +31,23 @@ use url::Url;
 use crate::failure::Failure;
 use crate::whole::{self, LeftOut, Without};
 
-/// How long a request to a bucket is tried again, as by `plimsoll depot`: a server that restarts is back by then.
+/// Longest time for which a request to a bucket is repeated, as by `plimsoll depot`: enough for a restart of the
+/// server.
 const RETRY_FOR: Duration = Duration::from_secs(30);
 
 /// The tables of a depot.
 const TABLES: [&str; 4] = ["spans", "hist", "disks", "figures"];
 
-/// The depot in the session: the characters of its own name mean nothing there.
+/// URL of the depot in the session, so that special characters in the depot's own name have no meaning there.
 const ROOT: &str = "depot://depot";
 
-/// A table and the files of it that count.
+/// A table and the files that are not left out.
 pub(crate) struct Table {
     pub(crate) name: &'static str,
     pub(crate) files: Vec<Key>,
 }
 
-/// A question of `sql/`.
+/// A question in `sql/`.
 pub(crate) struct Question {
     pub(crate) name: &'static str,
     pub(crate) sql: &'static str,
@@ -71,30 +72,33 @@ pub(crate) const QUESTIONS: [Question; 7] = [
     question!("slowest", "total_ms DESC, host, at_utc, class, op, len_bytes, queue_ms, device_ms, unseen_ms"),
 ];
 
-/// A depot that can be asked.
+/// An open depot.
 pub(crate) struct Depot {
     pub(crate) session: SessionContext,
     place: String,
     /// Tables with files.
     pub(crate) tables: Vec<Table>,
-    /// Views that were made, in their order.
+    /// Views that were created, in order.
     pub(crate) made: Vec<&'static Question>,
-    /// Views that could not be made yet, and why.
+    /// Views that could not be created yet, and the reason.
     missing: Vec<(&'static Question, String)>,
-    /// Files that do not count, and why.
+    /// Files that are left out, and the reason.
     pub(crate) left_out: Vec<LeftOut>,
 }
 
 impl Depot {
-    /// Opens the depot at a directory or URL, for questions that take at most this memory.
+    /// Opens the depot at a directory or URL, for questions that use at most `memory_bytes`.
     pub(crate) async fn open(place: &str, memory_bytes: usize) -> Result<Depot, Failure> {
         let runtime =
             RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes))).build_arc()?;
+
         let mut config = SessionConfig::new();
         // Times of day are those of the depot, in UTC.
         config.options_mut().execution.time_zone = Some("UTC".to_owned());
+
         let session = SessionContext::new_with_config_rt(config, runtime);
         let (store, url) = (reach(place)?, Url::parse(ROOT).map_err(|error| DataFusionError::External(error.into()))?);
+
         let mut depot = Depot {
             session,
             place: place.to_owned(),
@@ -103,23 +107,27 @@ impl Depot {
             missing: Vec::new(),
             left_out: Vec::new(),
         };
+
         for name in TABLES {
             let sorted = whole::sort(&store, &Key::from(name)).await;
             let (files, left_out) = sorted.map_err(|error| unreachable(place, &error))?;
             depot.tables.extend(Some(Table { name, files }).filter(|table| !table.files.is_empty()));
             depot.left_out.extend(left_out);
         }
+
         let left_out = depot.left_out.iter().map(|(file, _)| file.clone()).collect();
         depot.session.register_object_store(&url, Arc::new(Without { inner: store, left_out }));
         for table in &depot.tables {
             depot.add_table(table.name, &url).await?;
         }
+
         if depot.tables.is_empty() {
             let expected = TABLES.join(", ");
             return Err(Failure::Input(format!(
                 "{place}: there is no depot: expected Parquet files in {expected}; `plimsoll depot` makes them"
             )));
         }
+
         depot.missing = QUESTIONS.iter().map(|question| (question, String::new())).collect();
         depot.add_views().await;
         Ok(depot)
@@ -130,20 +138,24 @@ impl Depot {
         let options = ListingOptions::new(Arc::new(ParquetFormat::default()))
             .with_file_extension(".parquet")
             .with_table_partition_cols(partitions);
+
         let mut url = url.clone();
         url.set_path(&format!("/{table}/"));
+
         let config = ListingTableConfig::new(ListingTableUrl::try_new(url, None)?).with_listing_options(options);
         let mut config = config.infer_schema(&self.session.state()).await?;
-        // A column that is always known in a file is missing in those of an earlier schema.
+
+        // A column without nulls in one file may be missing in files of an earlier schema.
         config.file_schema = config.file_schema.map(|schema| {
             let fields = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
             Arc::new(Schema::new(fields.collect::<Vec<_>>()))
         });
+
         self.session.register_table(table, Arc::new(ListingTable::try_new(config)?))?;
         Ok(())
     }
 
-    /// Makes the views that are not there yet and now can be: `before_after` waits for a view `changed`.
+    /// Creates the missing views that can be created now: `before_after` needs a view `changed`.
     pub(crate) async fn add_views(&mut self) {
         let mut missing = Vec::new();
         for (question, _) in std::mem::take(&mut self.missing) {
@@ -156,7 +168,7 @@ impl Depot {
         self.missing = missing;
     }
 
-    /// Returns where the files are for Hadoop's file systems: a URL without a slash at its end.
+    /// Returns the depot's URL for Hadoop's file systems, without a slash at its end.
     pub(crate) fn root(&self) -> Result<String, Failure> {
         if let Some(rest) = self.place.strip_prefix("s3://") {
             return Ok(format!("s3a://{}", rest.trim_end_matches('/')));
@@ -166,25 +178,28 @@ impl Depot {
         Ok(format!("file:{}", path.display()))
     }
 
-    /// Returns the columns of a table, those of the path included.
+    /// Returns the columns of a table, including those of the path.
     pub(crate) async fn columns(&self, table: &str) -> Result<Fields, Failure> {
         Ok(self.session.table(table).await?.schema().fields().clone())
     }
 
-    /// Explains an error of a question in which a name is not known.
+    /// Explains an error about an unknown name in a question.
     pub(crate) fn explain(&self, error: DataFusionError) -> Failure {
         let message = error.strip_backtrace();
         let names = |name: &str| {
             let mut words = message.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
             message.contains("not found") && words.any(|word| word == name)
         };
+
         if names("changed") {
             return Failure::Input(format!("{message}. {CHANGED}"));
         }
+
         let has = |table: &str| self.tables.iter().any(|it| it.name == table);
         if let Some(table) = TABLES.into_iter().find(|table| !has(table) && names(table)) {
             return Failure::Input(format!("{}: there are no files of the table {table}", self.place));
         }
+
         match self.missing.iter().find(|(question, _)| names(question.name)) {
             Some((Question { name: "before_after", .. }, why)) if why.contains("changed") => {
                 Failure::Input(format!("before_after: {CHANGED}"))
@@ -194,7 +209,7 @@ impl Depot {
         }
     }
 
-    /// Returns the tables and questions, a line for each.
+    /// Returns the tables and questions, one per line.
     pub(crate) fn contents(&self) -> String {
         let tables =
             self.tables.iter().map(|table| format!("{:<13} table of {} files\n", table.name, table.files.len()));
@@ -224,8 +239,10 @@ fn reach(place: &str) -> Result<Arc<dyn ObjectStore>, Failure> {
     if scheme != "s3" || bucket.is_empty() {
         return Err(bad("expected a directory, or s3://BUCKET/PREFIX".to_owned()));
     }
+
     let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
-    // Who names an endpoint without encryption means it.
+
+    // An endpoint without encryption is the user's explicit choice.
     let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint).unwrap_or_default();
     let retry = RetryConfig { max_retries: 5, retry_timeout: RETRY_FOR, ..RetryConfig::default() };
     let store = builder.with_allow_http(endpoint.starts_with("http://")).with_retry(retry).build();

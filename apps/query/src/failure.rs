@@ -1,4 +1,4 @@
-//! How the program ends: one message, and an exit code as of `plimsoll`.
+//! Failures of the program: one message, and an exit code like `plimsoll`'s.
 
 use std::fmt;
 use std::io;

@@ -1,17 +1,17 @@
 //! The program `plimsoll-query`: SQL over a depot of `plimsoll depot`, in one process or by a cluster.
 //!
 //! # Why
-//! The questions of `sql/` want an engine. This is one that needs no installation, no server, and no statement that
-//! says where the tables are.
+//! The questions in `sql/` need an engine. This one needs no installation, no server, and no statement that defines the
+//! tables.
 //!
 //! # How it works
-//! [`depot`] makes a session that knows the tables and the questions as views, [`ask`] runs statements in it, and
-//! [`output`] writes rows as they come. With `--cluster` the statements are checked and typed in the same session, and
-//! [`cluster`] has Spark run them. `plimsoll query` runs this program.
+//! [`depot`] creates a session with the tables, and with the questions as views; [`ask`] runs statements in it, and
+//! [`output`] writes the rows as they are computed. With `--cluster`, the statements are checked and typed in the same
+//! session, and [`cluster`] lets Spark run them. `plimsoll query` runs this program.
 //!
 //! # Limits
-//! Memory is bounded ([`Arguments::memory`]) where DataFusion accounts for it: sorts and groups go to temporary files,
-//! joins fail with an error. Pages that are being read come on top.
+//! Memory is bounded ([`Arguments::memory`]) where DataFusion accounts for it: beyond, sorts and groups use temporary
+//! files, joins fail with an error. Pages that are being read are not counted.
 //!
 //! # Example
 //! `plimsoll-query --depot s3://fleet/depot latency`
@@ -36,8 +36,8 @@ use output::{Answer, Format};
 
 /// Ask a depot: SQL over what `plimsoll depot` stored, with the questions of sql/ as views
 ///
-/// The tables are spans, hist, disks and figures; docs/depot.md has their columns. Without a question it lists what
-/// there is. The depot is only read: statements that write are refused.
+/// The tables are spans, hist, disks and figures; docs/depot.md has their columns. Without a question it lists the
+/// tables and the questions. The depot is only read: statements that write are refused.
 #[derive(Parser, Debug)]
 #[command(version, max_term_width = 100)]
 #[command(
@@ -88,9 +88,10 @@ fn main() -> ExitCode {
     let ended = runtime
         .map_err(|error| Failure::Machine(format!("cannot start threads: {error}")))
         .and_then(|runtime| runtime.block_on(run(&arguments)));
+
     match ended {
         Ok(code) => code,
-        // A reader closes the pipe when it has read enough: no error.
+        // A reader that has read enough closes the pipe, which is no error.
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("error: {failure}");
@@ -103,20 +104,24 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.format == Format::Parquet && arguments.output.is_none() {
         return Err(Failure::Input("Parquet is written to a file: name it with -o FILE".to_owned()));
     }
+
     let mut depot = depot::Depot::open(&arguments.depot, arguments.memory).await?;
     for (file, fault) in &depot.left_out {
         eprintln!("error: {}/{file}: {fault}", arguments.depot.trim_end_matches('/'));
     }
     let code = if depot.left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) };
+
     let Some(question) = &arguments.question else {
         print!("{}", depot.contents());
         return Ok(code);
     };
+
     let sql = ask::sql_of(question, &depot)?;
     let answers = match &arguments.cluster {
         Some(url) => cluster::ask(url, &mut depot, &sql, arguments.format).await?,
         None => ask::run(&mut depot, &sql).await?.into_iter().map(Answer::Embedded).collect(),
     };
+
     output::write(answers, arguments.format, arguments.output.as_deref()).await?;
     Ok(code)
 }

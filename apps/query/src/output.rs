@@ -2,10 +2,10 @@
 //!
 //! **Why.** An answer goes to a terminal, a spreadsheet, a program, or another engine.
 //!
-//! **How.** Rows are written as they come, so an answer may be larger than memory; a table is collected for its widths.
-//! A file is written beside its place and renamed when it is whole.
+//! **How.** Rows are written as they are computed, so an answer may be larger than memory; a table is collected first,
+//! for the widths of its columns. A file is written under a temporary name and renamed when it is complete.
 //!
-//! **Limits.** A table has at most [`TABLE_ROWS_MAX`] rows, and says so. Floats have three decimals there.
+//! **Limits.** A table has at most [`TABLE_ROWS_MAX`] rows; a note reports the cut. Its floats have three decimals.
 //!
 //! **Example.** `plimsoll-query latency --format csv`
 
@@ -33,7 +33,7 @@ use tempfile::NamedTempFile;
 use crate::failure::Failure;
 use crate::picture;
 
-/// Most rows of a table: nobody reads more, and they are in memory.
+/// Most rows of a table, which is held in memory; a reader has no use for more.
 const TABLE_ROWS_MAX: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -50,7 +50,7 @@ pub(crate) enum Format {
     Svg,
 }
 
-/// The rows that answer a statement.
+/// The answer to a statement, as rows.
 pub(crate) enum Answer {
     /// This process computes them as they are read.
     Embedded(DataFrame),
@@ -73,13 +73,14 @@ impl Answer {
         }
     }
 
-    /// Returns at most the first `count` rows, batch after batch.
+    /// Returns at most the first `count` rows, in batches.
     pub(crate) async fn first(self, count: usize) -> Result<Vec<RecordBatch>, Failure> {
         let limited = match self {
             Answer::Embedded(frame) => Answer::Embedded(frame.limit(0, Some(count))?),
             cluster => cluster,
         };
         let mut rows = limited.rows().await?;
+
         let (mut batches, mut left) = (Vec::new(), count);
         while left > 0
             && let Some(batch) = rows.try_next().await?
@@ -92,7 +93,7 @@ impl Answer {
     }
 }
 
-/// Refuses formats that have room for one answer only.
+/// Refuses several answers in a format for one answer.
 pub(crate) fn check_count(answers: usize, format: Format) -> Result<(), Failure> {
     if answers > 1 && format != Format::Table {
         return Err(Failure::Input(format!("{answers} statements give rows: only a table has more than one answer")));
@@ -113,6 +114,7 @@ pub(crate) async fn write(answers: Vec<Answer>, format: Format, path: Option<&Pa
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
         .tempfile_in(directory)
         .map_err(named)?;
+
     write_to(answers, format, &mut BufWriter::new(file.as_file_mut())).await?;
     file.as_file().sync_all().map_err(named)?;
     file.persist(path).map(drop).map_err(|error| named(error.error))
@@ -123,13 +125,14 @@ async fn write_to(answers: Vec<Answer>, format: Format, out: &mut (impl Write + 
         if number > 0 {
             writeln!(out)?;
         }
+
         match format {
             Format::Table => table(answer, out).await?,
             Format::Csv => {
                 let schema = answer.schema();
                 let mut writer = csv::WriterBuilder::new().with_header(true).build(&mut *out);
                 stream(answer, |batch| writer.write(batch).map_err(arrow)).await?;
-                // The header also where no row came.
+                // Writes the header even if there was no row.
                 writer.write(&RecordBatch::new_empty(schema)).map_err(arrow)?;
             }
             Format::Json => {
@@ -148,10 +151,11 @@ async fn write_to(answers: Vec<Answer>, format: Format, out: &mut (impl Write + 
             Format::Svg => out.write_all(picture::draw(answer).await?.as_bytes())?,
         }
     }
+
     Ok(out.flush()?)
 }
 
-/// Hands the rows of an answer to `take`, batch after batch.
+/// Passes the rows of an answer to `take`, batch by batch.
 async fn stream(answer: Answer, mut take: impl FnMut(&RecordBatch) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut batches = answer.rows().await?;
     while let Some(batch) = batches.try_next().await? {
@@ -170,6 +174,7 @@ async fn table(answer: Answer, out: &mut impl Write) -> Result<(), Failure> {
 
     let has_more = rows.len() > TABLE_ROWS_MAX + 1;
     rows.truncate(TABLE_ROWS_MAX + 1);
+
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..fields.len()).map(width).collect();
     for row in &rows {
@@ -179,6 +184,7 @@ async fn table(answer: Answer, out: &mut impl Write) -> Result<(), Failure> {
         });
         writeln!(out, "{}", line.collect::<Vec<_>>().join("  ").trim_end())?;
     }
+
     if has_more {
         eprintln!("note: the first {TABLE_ROWS_MAX} rows; --format csv has all");
     }
@@ -197,9 +203,11 @@ pub(crate) fn cells(batch: &RecordBatch) -> Result<Vec<Vec<String>>, Failure> {
                 .push(floats.iter().map(|it| it.map_or("-".to_owned(), |it| format!("{it:.3}"))).collect::<Vec<_>>());
             continue;
         }
+
         let formatter = ArrayFormatter::try_new(column.as_ref(), &options).map_err(arrow)?;
         columns.push((0..batch.num_rows()).map(|row| formatter.value(row).to_string()).collect());
     }
+
     Ok((0..batch.num_rows()).map(|row| columns.iter().map(|column| column[row].clone()).collect()).collect())
 }
 
@@ -210,7 +218,7 @@ pub(crate) fn arrow(error: ArrowError) -> Failure {
             Ok(error) => Failure::Output(*error),
             Err(error) => Failure::Machine(error.to_string()),
         },
-        // The CSV writer makes text of the error below it.
+        // The CSV writer converts the underlying error to text.
         ArrowError::CsvError(text) if text.contains("Broken pipe") => Failure::Output(io::ErrorKind::BrokenPipe.into()),
         error => DataFusionError::from(error).into(),
     }

@@ -1,9 +1,9 @@
 //! Pictures of answers.
 //!
-//! **Why.** Which host is worst, and by how much, is seen at once in a picture.
+//! **Why.** A picture shows at once which host is worst, and by how much.
 //!
-//! **How.** An answer with the columns of a question is drawn as that question's chart, a row or line for each row of
-//! it in their order; so a `WHERE` or `LIMIT` of one's own keeps its picture.
+//! **How.** An answer with the columns of a question is drawn as that question's chart, with a bar or line for each
+//! row, in order. So an answer keeps its picture if the user adds `WHERE` or `LIMIT`.
 //!
 //! **Limits.** At most [`ROWS_MAX`] rows. Other answers have no picture.
 //!
@@ -19,13 +19,13 @@ use plimsoll_show::plot::{Axis, Bar, Chart, Layer, Unit, svg};
 use crate::failure::Failure;
 use crate::output::{Answer, arrow, cells};
 
-/// Most rows of a picture: more do not fit a screen.
+/// Most rows of a picture: more do not fit on a screen.
 const ROWS_MAX: usize = 30;
 
-/// Most hosts of a picture with a chart for each host.
+/// Most charts of a picture with one chart per host.
 const CHARTS_MAX: usize = 6;
 
-/// An answer's rows as texts and as numbers.
+/// An answer's rows, as text and as a batch.
 struct Rows {
     batch: RecordBatch,
     texts: Vec<Vec<String>>,
@@ -33,11 +33,12 @@ struct Rows {
 
 /// Returns the picture of an answer (SVG).
 pub(crate) async fn draw(answer: Answer) -> Result<String, Failure> {
-    // One more, to know whether there are more.
+    // One row more, to know whether there are more.
     let batches = answer.first(ROWS_MAX + 1).await?;
     let Some(first) = batches.first() else {
         return Err(Failure::Input("the answer has no rows: there is nothing to draw".to_owned()));
     };
+
     let batch = concat_batches(&first.schema(), &batches).map_err(arrow)?;
     let has_more = batch.num_rows() > ROWS_MAX;
     let batch = batch.slice(0, batch.num_rows().min(ROWS_MAX));
@@ -68,6 +69,7 @@ pub(crate) async fn draw(answer: Answer) -> Result<String, Failure> {
         let message = "a picture needs the columns of a question of sql/, as of `SELECT * FROM latency WHERE ...`";
         return Err(Failure::Input(message.to_owned()));
     };
+
     if let Some(last) = charts.last_mut()
         && has_more
     {
@@ -93,20 +95,22 @@ impl Rows {
         columns.iter().map(|column| self.text(row, column)).collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns a column as numbers; a time in seconds since 1970.
+    /// Returns a column as numbers. Times become seconds since 1970.
     fn numbers(&self, column: &str) -> Result<Vec<Option<f64>>, Failure> {
         let index = self.batch.schema_ref().index_of(column).map_err(arrow)?;
         let mut values = std::sync::Arc::clone(self.batch.column(index));
+
         let mut scale = 1.0;
         if let DataType::Timestamp(_, zone) = values.data_type() {
             let micros = cast(&values, &DataType::Timestamp(TimeUnit::Microsecond, zone.clone())).map_err(arrow)?;
             (values, scale) = (cast(&micros, &DataType::Int64).map_err(arrow)?, 1e-6);
         }
+
         let floats = cast(&values, &DataType::Float64).map_err(arrow)?;
         Ok(floats.as_primitive::<Float64Type>().iter().map(|value| value.map(|it| it * scale)).collect())
     }
 
-    /// Returns a layer for each of `columns` (its name in the legend first), with a bar for each row.
+    /// Returns a layer for each of `columns` (name in the legend, column), with a bar for each row.
     fn bars(&self, row: &[&str], columns: &[(&str, &str)], scale: f64) -> Result<Vec<Layer>, Failure> {
         let layer = |(name, column): &(&str, &str)| {
             let values = self.numbers(column)?.into_iter().enumerate();
@@ -140,31 +144,37 @@ impl Rows {
         Ok(vec![Layer::Bars { name: String::new(), from: 0.0, bars: bars.collect() }])
     }
 
-    /// Returns a chart for each host: which disk was hot, when, and its part of the host's bytes.
+    /// Returns a chart for each host: the hot disk over time, and its part of the host's bytes.
     fn turns(&self) -> Result<Vec<Chart>, Failure> {
         let (ends, lasts, parts) = (self.numbers("last_utc")?, self.numbers("hot_s")?, self.numbers("part_pct")?);
+
         let turns = ends.iter().zip(lasts.iter().zip(&parts)).enumerate().filter_map(|(row, (end, (last, part)))| {
             let (end, begin) = ((*end)?, (*end)? - (*last)?);
             Some((self.text(row, "host"), self.text(row, "disk"), begin, end, (*part)? / 100.0))
         });
         let turns: Vec<_> = turns.collect();
+
         let zero = turns.iter().map(|turn| turn.2).fold(f64::INFINITY, f64::min);
         let mut hosts: Vec<&str> = turns.iter().map(|turn| turn.0).collect();
         hosts.dedup();
         let axis = Axis::linear("time since the first turn", Unit::Nanoseconds);
+
         let charts = hosts.iter().take(CHARTS_MAX).map(|host| {
             let line = |&(_, disk, begin, end, part): &(&str, &str, f64, f64, f64)| Layer::Line {
                 name: disk.to_owned(),
                 points: vec![((begin - zero) * 1e9, part), ((end - zero) * 1e9, part)],
                 dashed: false,
             };
+
             let mut of_host: Vec<_> = turns.iter().filter(|turn| turn.0 == *host).collect();
-            // The legend names the disks in their order.
+            // Sorted by disk, for the order of the legend.
             of_host.sort_by(|a, b| a.1.cmp(b.1));
+
             let layers = of_host.into_iter().map(line).collect();
             let y = Axis::linear("part of the bytes", Unit::Fraction);
             Chart { title: (*host).to_owned(), x: axis.clone(), y, layers, note: None }
         });
+
         Ok(charts.collect())
     }
 }

@@ -1,13 +1,13 @@
-//! A depot without the files that would spoil the answers of the others.
+//! A depot without the files that would spoil an answer.
 //!
-//! **Why.** A file that is still being copied must not keep the answers of a thousand hosts back, and the engine would
-//! fail without its name. A recording that was stored under two hosts would count twice.
+//! **Why.** A file that is still being copied must not prevent the answers of a thousand hosts, and the engine's error
+//! would not name it. A recording that was stored under two hosts would count twice.
 //!
-//! **How.** The end of each Parquet file is read at once, several files at a time. What is not whole, has a later
-//! version of the schema, or has the name of another host's file (which is made of its content) is left out of every
-//! list, and named.
+//! **How.** The ends of several Parquet files are read at a time. A file that is incomplete, has a later version of the
+//! schema, or has the name of another host's file (names derive from the content) is left out of every list, and
+//! reported.
 //!
-//! **Limits.** A file that is damaged in the middle fails as it is read.
+//! **Limits.** A file that is damaged in the middle fails when it is read.
 //!
 //! **Example.** `depot/hist/host=7/date=2026-03-14/trace-2.parquet: no whole Parquet file`
 
@@ -27,29 +27,30 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-/// The last bytes of every Parquet file that is whole.
+/// The last bytes of every complete Parquet file.
 const MAGIC: &[u8] = b"PAR1";
 
-/// Bytes of a file's end that are read at once: more than the metadata of most files.
+/// Bytes of a file's end that are read first: more than the metadata of most files.
 const END_BYTES: u64 = 16 << 10;
 
-/// Files whose ends are asked for at a time: a request to a bucket takes some 20 ms.
+/// Files whose ends are read at a time: a request to a bucket takes some 20 ms.
 const AT_A_TIME: usize = 32;
 
-/// The key of a file's metadata that has the version of its schema, as `plimsoll depot` writes it.
+/// The metadata key under which `plimsoll depot` writes the version of a file's schema.
 const SCHEMA_KEY: &str = "plimsoll.depot.schema";
 
-/// The latest version of the schema that the questions know.
+/// The latest version of the schema that the questions support.
 const SCHEMA: u32 = 1;
 
-/// A file that is left out, and why.
+/// A file that is left out, and the reason.
 pub(crate) type LeftOut = (Key, String);
 
-/// Returns the Parquet files below `prefix`: those that count, and those that do not.
+/// Returns the Parquet files below `prefix`: the kept ones, and those that are left out.
 pub(crate) async fn sort(store: &Arc<dyn ObjectStore>, prefix: &Key) -> Result<(Vec<Key>, Vec<LeftOut>)> {
     let listed: Vec<ObjectMeta> = store.list(Some(prefix)).try_collect().await?;
     let mut files: Vec<_> = listed.into_iter().filter(|file| file.location.as_ref().ends_with(".parquet")).collect();
     files.sort_by(|a, b| a.location.cmp(&b.location));
+
     let judged: Vec<(Key, Option<String>)> =
         stream::iter(files.into_iter().map(|file| judge(store, file))).buffered(AT_A_TIME).try_collect().await?;
 
@@ -60,11 +61,13 @@ pub(crate) async fn sort(store: &Arc<dyn ObjectStore>, prefix: &Key) -> Result<(
         let first = hosts.entry(name).or_insert_with(|| host.clone());
         let twice =
             (*first != host).then(|| format!("the recording that {first} has too: it is left out; remove one of both"));
+
         match fault.or(twice) {
             Some(fault) => left_out.push((key, fault)),
             None => kept.push(key),
         }
     }
+
     Ok((kept, left_out))
 }
 
@@ -74,7 +77,7 @@ fn host_and_name(key: &Key) -> (String, String) {
     (part(1), key.filename().unwrap_or_default().to_owned())
 }
 
-/// Returns why a file cannot count, if it cannot.
+/// Returns the file, and the reason to leave it out, if there is one.
 async fn judge(store: &Arc<dyn ObjectStore>, file: ObjectMeta) -> Result<(Key, Option<String>)> {
     let not_whole = "no whole Parquet file: it is left out; remove it, or store its recording again";
     let mut end_bytes = END_BYTES.min(file.size);
@@ -82,20 +85,23 @@ async fn judge(store: &Arc<dyn ObjectStore>, file: ObjectMeta) -> Result<(Key, O
         if end_bytes == 0 {
             return Ok((file.location, Some(not_whole.to_owned())));
         }
+
         let options = GetOptions { range: Some(GetRange::Suffix(end_bytes)), ..GetOptions::default() };
         let end = store.get_opts(&file.location, options).await?.bytes().await?;
+
         let mut reader = ParquetMetaDataReader::new();
         let fault = match reader.try_parse_sized(&end, file.size) {
             Err(ParquetError::NeedMoreData(bytes))
                 if end.ends_with(MAGIC) && (end_bytes..file.size).contains(&(bytes as u64)) =>
             {
-                // At least one byte more, so that this ends.
+                // Reads at least one byte more, so that the loop ends.
                 end_bytes = (bytes as u64).max(end_bytes + 1);
                 continue;
             }
             Err(_) => Some(not_whole.to_owned()),
             Ok(()) => reader.finish().ok().and_then(|metadata| later_schema(&metadata)),
         };
+
         return Ok((file.location, fault));
     }
 }
@@ -107,7 +113,7 @@ fn later_schema(metadata: &ParquetMetaData) -> Option<String> {
         .then(|| format!("schema {version}: this program knows {SCHEMA}: it is left out; use a newer plimsoll-query"))
 }
 
-/// A store that lists all but some files.
+/// A store that does not list the files of `left_out`.
 #[derive(Debug)]
 pub(crate) struct Without {
     pub(crate) inner: Arc<dyn ObjectStore>,

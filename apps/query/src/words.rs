@@ -1,12 +1,12 @@
-//! A statement in words that Spark takes as DataFusion does.
+//! Translates statements to Spark's dialect, with the meaning that they have in DataFusion.
 //!
-//! **Why.** Some words are known to both engines and mean different things: `0.1` is a decimal number in Spark, nulls
-//! are sorted to the other end, `7 / 2` is 3.5 there.
+//! **Why.** Some expressions mean different things in the two engines: in Spark, `0.1` is a decimal number, nulls are
+//! sorted to the other end, and `7 / 2` is 3.5.
 //!
-//! **How.** The parsed statement is changed where saying more makes both agree, and refused where that is not possible:
-//! for the quotient of integers, whose types only the plan knows.
+//! **How.** The parsed statement is made more explicit where that makes both agree. A quotient of integers, whose types
+//! only the plan has, is refused.
 //!
-//! **Limits.** Functions keep their names: what Spark does not know is its error.
+//! **Limits.** Functions keep their names; Spark reports those that it lacks.
 //!
 //! **Example.** `ORDER BY p99_ms DESC` becomes `ORDER BY p99_ms DESC NULLS FIRST`.
 
@@ -22,11 +22,12 @@ use datafusion::sql::sqlparser::ast::{
     WindowType,
 };
 
-/// Returns the statement in Spark's words. A view becomes one of the session, as in DataFusion.
+/// Returns the statement in Spark's dialect. A view becomes temporary, as in DataFusion.
 pub(crate) fn for_spark(statement: &Statement) -> String {
     let Statement::Statement(parsed) = statement else { return statement.to_string() };
     let mut parsed = parsed.clone();
     let _: ControlFlow<()> = parsed.visit(&mut Spark);
+
     if let Parsed::CreateView(view) = parsed.as_mut() {
         (view.temporary, view.or_replace) = (true, true);
     }
@@ -57,7 +58,7 @@ impl VisitorMut for Spark {
     }
 
     fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<()> {
-        // With an exponent a number is a float in both.
+        // With an exponent, a number is a float in both engines.
         if let Value::Number(digits, _) = &mut value.value
             && digits.contains('.')
             && !digits.contains(['e', 'E'])
@@ -68,7 +69,7 @@ impl VisitorMut for Spark {
     }
 }
 
-/// Says where DataFusion sorts nulls: as if they were larger than everything else.
+/// Makes DataFusion's order of nulls explicit: as if they were larger than all other values.
 fn place_nulls(list: &mut [OrderByExpr]) {
     for expression in list {
         let is_descending = expression.options.asc == Some(false);
@@ -84,7 +85,9 @@ pub(crate) fn integer_quotient(plan: &LogicalPlan) -> Result<Option<String>> {
         for input in node.inputs() {
             schema.merge(input.schema());
         }
+
         let is_integer = |part: &Planned| part.get_type(&schema).is_ok_and(|it| it.is_integer());
+
         node.apply_expressions(|expression| {
             expression.apply(|part| {
                 if let Planned::BinaryExpr(it) = part
@@ -99,5 +102,6 @@ pub(crate) fn integer_quotient(plan: &LogicalPlan) -> Result<Option<String>> {
             })
         })
     })?;
+
     Ok(found)
 }
