@@ -1,8 +1,8 @@
 //! Limits the bytes of inserts in flight in each class.
 //!
 //! # Why
-//! Inserts arrive as fast as a network delivers them. A backlog would fill memory and then delay everything, so a
-//! cache had better not store the excess. And one class must not take the memory that another needs.
+//! Inserts arrive as fast as a network delivers them. A backlog would fill memory and then delay everything, so the
+//! excess is better not stored. And one class must not take the memory that another needs.
 //!
 //! # How it works
 //! Each class has the same limit of bytes. [`Admission::try_enter`] takes bytes or refuses, at once;
@@ -257,12 +257,12 @@ mod tests {
         drop(gone);
         drop(permit);
         assert_eq!(admission.in_flight(0), 60);
-        // Let in, and dropped before it was asked.
+        // Admitted, and dropped before it was polled.
         drop(late);
         assert_eq!(admission.in_flight(0), 30);
         drop(poll(stays.as_mut()).unwrap());
         assert_eq!(admission.in_flight(0), 0);
-        // Many who went away are no recursion, and do not keep others out.
+        // Many cancelled waiters cause no recursion, and do not keep others out.
         let permit = admission.try_enter(0, 100).unwrap();
         drop((0..100_000).map(|_| admission.enter(0, 100)).collect::<Vec<_>>());
         drop(permit);

@@ -25,14 +25,14 @@ use crate::sync::lock;
 /// The callers that wait for a checkpoint.
 pub(crate) type Waiters = Vec<oneshot::Sender<Result<u64, String>>>;
 
-/// What callers have asked the keeper for.
+/// The requests to the keeper.
 #[derive(Default)]
 pub(crate) struct Calls {
     pub(crate) needs_space: bool,
     pub(crate) has_log: bool,
     pub(crate) is_stopping: bool,
     pub(crate) waiters: Waiters,
-    /// Gets the disks on which operations have not ended when the keeper ends.
+    /// Receives the disks on which operations have not ended when the keeper ends.
     pub(crate) closer: Option<oneshot::Sender<Vec<PathBuf>>>,
 }
 
@@ -40,12 +40,12 @@ pub(crate) struct Calls {
 struct Rung {
     calls: Calls,
     is_rung: bool,
-    /// There is no keeper any more.
+    /// The keeper has ended.
     is_closed: bool,
     waker: Option<Waker>,
 }
 
-/// Wakes the keeper and collects what it is asked for.
+/// Wakes the keeper and collects the requests to it.
 #[derive(Default)]
 pub(crate) struct Bell(Mutex<Rung>);
 
@@ -77,7 +77,7 @@ impl Bell {
         }
     }
 
-    /// Wakes the keeper after a change that it should look at.
+    /// Wakes the keeper after a change that it must handle.
     pub(crate) fn ring_for_change(&self) {
         self.ring(|_| {});
     }
@@ -89,8 +89,8 @@ impl Bell {
         answered
     }
 
-    /// Requests the last checkpoint, and no more after it. The answer is the list of disks on which operations have not ended;
-    /// without a keeper, it is dropped.
+    /// Requests the last checkpoint, and no more after it. The answer is the list of disks on which operations have not
+    /// ended; without a keeper, it is dropped.
     pub(crate) fn ring_to_stop(&self) -> oneshot::Receiver<Vec<PathBuf>> {
         let (answer, answered) = oneshot::channel();
         self.ring(|calls| {
@@ -100,7 +100,7 @@ impl Bell {
         answered
     }
 
-    /// Reports that there is no keeper any more. Drops the answers that callers wait for, now and later.
+    /// Reports that the keeper has ended. Drops the answers that callers wait for, now and later.
     pub(crate) fn close(&self) {
         lock(&self.0).is_closed = true;
         self.ring_for_change();

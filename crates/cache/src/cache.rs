@@ -4,9 +4,9 @@
 //! A small set of async functions that work in any runtime, and on the shards of the cache itself without a hop.
 //!
 //! # How it works
-//! [`BlockCache::create`] labels disks, [`BlockCache::open`] recovers what they hold. The calling thread looks a key
-//! up in memory and in the index; only the read hops to a shard. An insert goes from the calling thread straight into
-//! the disk's queue. A program on `plimsoll` shards calls [`BlockCache::get_on`].
+//! [`BlockCache::create`] labels disks, [`BlockCache::open`] recovers their blocks. The calling thread looks a key up
+//! in memory and in the index; only the read hops to a shard. An insert goes from the calling thread straight into the
+//! disk's queue. A program on `plimsoll` shards calls [`BlockCache::get_on`].
 //!
 //! # Limits
 //! Dropping a cache without [`BlockCache::close`] loses the changes after the last checkpoint, as a crash would. If the
@@ -122,8 +122,7 @@ impl BlockCache {
         Ok(BlockCache { engine, runtime: host.runtime })
     }
 
-    /// Creates a cache and uses it at once, without reading back what was written: for simulated disks that keep
-    /// nothing.
+    /// Creates a cache and uses it at once, without reading its metadata back: for simulated disks that keep nothing.
     #[cfg(feature = "sim")]
     pub(crate) async fn make_on(
         options: &CreateOptions,
@@ -171,7 +170,7 @@ impl BlockCache {
         let engine = Arc::clone(&self.engine);
         let fetch = move |shard: Shard| async move { engine.fetch(&shard, &hash, entry, options).await };
         match self.engine.handle_for(&hash).run(fetch).await {
-            // As many look-ups wait for the shard as its mailbox holds: the origin is sooner there.
+            // The shard's mailbox is full of look-ups: the origin answers sooner.
             Err(error) if is_passing(&error) => Ok(self.engine.missed(MissReason::Overloaded)),
             end => end.map_err(stopped),
         }
@@ -189,8 +188,8 @@ impl BlockCache {
         }
     }
 
-    /// Makes the block of `key` the newest, as a hit does, without reading it. Returns whether it is cached. Blocks
-    /// that are touched now and then are not evicted: within as many bytes of use as the cache holds is often enough.
+    /// Makes the block of `key` the newest, as a hit does, without reading it. Returns whether it is cached. A block
+    /// that is touched at least once in as many bytes of use as the cache holds is not evicted.
     ///
     /// # Errors
     /// As [`BlockCache::get`].
@@ -265,8 +264,8 @@ impl BlockCache {
         self.engine.remove_disk(path)
     }
 
-    /// Forgets the disk with this number (see [`BlockCache::stats`]), which is missing for good: the cache no longer waits
-    /// for it. Its blocks are lost already. If it returns, it is refused as no member.
+    /// Forgets the disk with this number (see [`BlockCache::stats`]), which is missing for good: the cache no longer
+    /// waits for it. Its blocks are lost already. If it returns, it is refused as no member.
     ///
     /// # Errors
     /// When the disk is there or the cache has no such member, or when no disk can be written.
@@ -286,15 +285,15 @@ impl BlockCache {
         self.engine.stats()
     }
 
-    /// Returns the problems that opening found, a sentence each: a disk that is not used, damage and what it cost.
-    /// Empty for a sound cache.
+    /// Returns the problems that opening found, a sentence each: a disk that is not used, damage and its cost. Empty
+    /// for a sound cache.
     #[must_use]
     pub fn findings(&self) -> Vec<String> {
         lock(&self.engine.findings).clone()
     }
 
-    /// Makes a last checkpoint and stops the cache. The checkpoint waits 10 s for a disk that hangs, and is made without
-    /// it; then all operations have 10 s to end, and the shards of the cache to stop.
+    /// Makes a last checkpoint and stops the cache. The checkpoint waits 10 s for a disk that hangs, and is made
+    /// without it; then all operations have 10 s to end, and the shards of the cache to stop.
     ///
     /// # Errors
     /// [`CacheError::Hangs`] where operations on a disk have not ended after that time; when no disk can be written.
@@ -332,8 +331,8 @@ impl BlockCache {
 }
 
 impl Drop for BlockCache {
-    /// Stops the cache, because shards of a program would keep it alive otherwise. When this returns, shards of its
-    /// own have stopped, so the disks can be opened again, or a disk hangs for 10 s. [`BlockCache::close`] waits for them
+    /// Stops the cache, because shards of a program would keep it alive otherwise. When this returns, shards of its own
+    /// have stopped, so the disks can be opened again, or a disk hangs for 10 s. [`BlockCache::close`] waits for them
     /// without blocking the thread, and makes a checkpoint.
     fn drop(&mut self) {
         drop(self.engine.bell.ring_to_stop());
@@ -482,7 +481,7 @@ mod tests {
             let (runtime, cache) = cache();
             let engine = Arc::downgrade(cache.engine());
             for key in 0..100u32 {
-                // What has begun goes on without its future.
+                // An insert that has begun continues without its future.
                 assert!(poll(cache.insert(&key.to_le_bytes(), &[1; 8192])).is_pending());
             }
             runtime.run_until_landed(runtime.world().landed() + landed).unwrap();
@@ -492,8 +491,8 @@ mod tests {
         }
     }
 
-    /// The second shard does not end, as one whose operation the kernel keeps. The test holds the disk's file in place of
-    /// that operation.
+    /// The second shard does not end, as one whose operation the kernel keeps. The test holds the disk's file in place
+    /// of that operation.
     #[test]
     fn closing_names_the_disk_that_keeps_a_shard() {
         let directory = tempfile::tempdir().unwrap();
@@ -563,7 +562,7 @@ mod tests {
         disk.judge(|health| health.set_failed("no space left on device".to_owned()));
         let error = runtime.block_on(0, cache.checkpoint()).unwrap().unwrap_err().to_string();
         assert!(error.contains("disk: no space left on device"), "{error}");
-        // The disk is looked for meanwhile: its former life is over.
+        // The cache searches for the disk meanwhile: its former life is over.
         drop(disk);
         let error = runtime.block_on(0, cache.close()).unwrap().unwrap_err().to_string();
         assert!(error.contains("disk: no space left on device"), "{error}");

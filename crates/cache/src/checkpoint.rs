@@ -1,8 +1,8 @@
 //! Checkpoints: make all changes until now durable, on all disks or on none, without stopping hits and inserts.
 //!
 //! # Why
-//! A crash may undo what came after the last checkpoint, but nothing before it. And freed space may be written again
-//! only when no recovery can need what lay there.
+//! A crash may undo changes after the last checkpoint, but none before it. And freed space may be written again only
+//! when no recovery can need its old content.
 //!
 //! # How it works
 //! 1. *Cut*: the gate is closed for some microseconds. Space freed until now belongs to this checkpoint, and each log
@@ -16,8 +16,8 @@
 //!
 //! Only the cut holds a lock, and it does no I/O.
 //!
-//! If step 2 fails on a disk, it leaves the cache and the checkpoint is made without it: it has missed a checkpoint,
-//! so its metadata no longer counts, even if the commit lands in its log later: the superblocks of this checkpoint list it
+//! If step 2 fails on a disk, it leaves the cache and the checkpoint is made without it: it has missed a checkpoint, so
+//! its metadata no longer counts, even if the commit lands in its log later: the superblocks of this checkpoint list it
 //! as away. If step 3 fails on a disk, it leaves too, but has the commit in its log.
 //!
 //! # Limits
@@ -118,7 +118,7 @@ impl Engine {
 
     async fn write_superblock(&self, shard: &Shard, disk: &Arc<CacheDisk>, block: &Superblock) -> io::Result<()> {
         let bytes = format::encode(block).map_err(|error| io::Error::other(error.to_string()))?;
-        // Never over the newest one: if this write is torn, that one still counts.
+        // Never overwrites the newest one: if this write is torn, the newest one still counts.
         let slot = 1 - disk.label_slot.load(Relaxed).min(1);
         self.write_metadata(shard, disk, format::SLOT_OFFSETS[slot], &bytes).await?;
         disk.label_slot.store(slot, Relaxed);
@@ -169,7 +169,7 @@ impl Engine {
         for member in &mut members {
             member.state = match self.disk(member.disk) {
                 None => MemberState::Away,
-                // Also if it is being removed: what it has is older than this checkpoint.
+                // Also if it is being removed: its metadata is older than this checkpoint.
                 Some(disk) if !disk.takes_metadata() || disk.has_parted() => MemberState::Away,
                 Some(disk) if disk.is_removing() => MemberState::Removing,
                 Some(_) => MemberState::Active,

@@ -1,9 +1,9 @@
-//! The state of maintenance: numbers of checkpoints, what the keeper has found out about inserts, and what the tasks beside
-//! it (snapshots, moves, discards) keep between their runs.
+//! The state of maintenance: numbers of checkpoints, the keeper's findings about inserts, and the state that its tasks
+//! (snapshots, moves, discards) keep between their runs.
 //!
 //! # Why
-//! Only the keeper and its tasks change this state; the paths of blocks read a little of it. And each task is started when
-//! there is reason to, from several places, and must not run twice at a time.
+//! Only the keeper and its tasks change this state; the paths of blocks read a little of it. And each task is started
+//! from several places, and must not run twice at a time.
 //!
 //! # How it works
 //! A [`Chore`] has at most one [`Run`]; the chore is idle again when the run is dropped, however its task ends.
@@ -42,7 +42,7 @@ impl Upkeep {
     }
 }
 
-/// Numbers of checkpoints: each is higher than all before, those of checkpoints that did not complete too.
+/// Numbers of checkpoints: each is higher than all before, including those of incomplete checkpoints.
 pub(crate) struct Numbers {
     last: AtomicU64,
     attempted: AtomicU64,
@@ -70,7 +70,7 @@ impl Numbers {
     }
 }
 
-/// What the keeper has found out about inserts.
+/// The keeper's findings about inserts.
 #[derive(Default)]
 pub(crate) struct Intake {
     is_full: AtomicBool,
@@ -97,7 +97,7 @@ impl Intake {
     }
 }
 
-/// Work of which at most one run is under way.
+/// Work that has at most one run at a time.
 #[derive(Default)]
 pub(crate) struct Chore(Arc<AtomicBool>);
 
@@ -118,7 +118,7 @@ impl Drop for Run {
     }
 }
 
-/// Why blocks are to be moved, and whether they are.
+/// The reasons to move blocks, and the run that moves them.
 #[derive(Default)]
 pub(crate) struct Moves {
     pub(crate) chore: Chore,

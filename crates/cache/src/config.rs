@@ -5,8 +5,8 @@
 //! is opened.
 //!
 //! # How it works
-//! [`CacheConfig`] holds what may differ from one opening to the next. What is fixed at creation (slab size, sector
-//! size, identity) is in the superblocks.
+//! [`CacheConfig`] holds the settings that may differ between openings. Those that are fixed at creation (slab size,
+//! sector size, identity) are in the superblocks.
 //!
 //! # Example
 //! ```
@@ -46,7 +46,7 @@ pub struct DiskSource {
     pub path: PathBuf,
     /// The disk's model; the default is an unlimited disk. Placement takes the disk's speed from its write bandwidth.
     pub model: DiskConfig,
-    /// Bytes per second that it writes when it does nothing else; `None`: as fast as the other disks.
+    /// Bytes per second that the disk writes without other I/O; `None`: as fast as the other disks.
     pub write_bytes_per_s: Option<f64>,
 }
 
@@ -61,26 +61,26 @@ impl DiskSource {
 /// Most disks that a running cache can add to those it was opened with.
 pub const SPARE_DISKS: u16 = 8;
 
-/// How a cache is created.
+/// Options for creating a cache.
 #[derive(Clone, Debug, Default)]
 pub struct CreateOptions {
-    /// A power of two, 1 to 32 MiB; `None`: a 1024th of the smallest disk, within these bounds. Large slabs write in long
-    /// runs and take long values, small ones suit small disks.
+    /// A power of two, 1 to 32 MiB; `None`: a 1024th of the smallest disk, within these bounds. Large slabs write in
+    /// long runs and take long values, small ones suit small disks.
     pub slab_bytes: Option<u32>,
     /// The key, if blocks are to be encrypted.
     pub encryption_key: Option<[u8; 32]>,
-    /// Overwrite what is on the disks.
+    /// Overwrite existing data on the disks.
     pub force: bool,
 }
 
-/// How a cache runs. What is fixed at creation is in [`CreateOptions`].
+/// Settings of an open cache. Those that are fixed at creation are in [`CreateOptions`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheConfig {
     /// Longest time between two checkpoints: a crash loses the inserts since the last one. 1 ms to 1 day.
     pub checkpoint_interval: Duration,
     /// Part of the capacity (of disks that take blocks) that eviction keeps free, in percent: 0.1 to 90.
     pub target_free_blocks_pct: f64,
-    /// Which slab the next block goes to.
+    /// How the slab for the next block is chosen.
     pub placement: Placement,
     /// Bytes of values also kept in memory; 0: none.
     pub memory_bytes: u64,
@@ -89,16 +89,16 @@ pub struct CacheConfig {
     /// How long the read of a hit may take before it is reported as a miss; `None`: 2 s, so that no caller waits for
     /// ever for a disk that hangs.
     pub hit_deadline: Option<Duration>,
-    /// How many times longer the p99 of hits may be beside writes than without them, 1.01 to 1000. Writes of data (fill,
-    /// evacuation) slow down until it is so, but not below 16 MB/s a disk. `None`: only the shares of their classes hold
-    /// writes back.
+    /// Largest ratio of the p99 of hits beside writes to that without writes, 1.01 to 1000. Writes of data (fill,
+    /// evacuation) slow down to keep it, but not below 16 MB/s a disk. `None`: only the shares of their classes limit
+    /// writes.
     pub hit_slowdown: Option<f64>,
     /// Bytes that ghosts (entries without data) stand for, in percent of the capacity: 0 to 400.
     pub ghost_pct: f64,
-    /// Once the cache is full, store only blocks whose keys are cached or ghosts: what is inserted for the first time
-    /// becomes a ghost. A fifth of the writes or less, and more hits where most is used once; fewer where new blocks are
-    /// wanted soon. Needs ghosts (`ghost_pct` of at least 10, no `index_bytes`), which are forgotten when the cache is
-    /// closed.
+    /// Once the cache is full, store only blocks whose keys are cached or ghosts: the first insert of a key only makes
+    /// it a ghost. Saves four fifths of the writes or more. There are more hits if most blocks are used once, and fewer
+    /// if new blocks are wanted soon. Needs ghosts (`ghost_pct` of at least 10, no `index_bytes`), which are forgotten
+    /// when the cache is closed.
     pub reject_first: bool,
     /// Most bytes per second that evacuation and rebalancing write; `None`: only their shares limit them.
     pub move_bytes_per_s: Option<u64>,

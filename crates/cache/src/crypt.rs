@@ -1,8 +1,8 @@
 //! Encrypts blocks, so that the disks alone reveal none.
 //!
 //! # Why
-//! Local disks of cloud machines, and disks that are returned, hold what was cached on them. The object store or volume
-//! behind the cache has its own encryption; this protects the copy here.
+//! Local disks of cloud machines, and disks that are returned, hold the data that was cached on them. The object store
+//! or volume behind the cache has its own encryption; this protects the copy here.
 //!
 //! # How it works
 //! AES-256-GCM (NIST SP 800-38D) with the crate `aes-gcm`. A stored block is
@@ -261,8 +261,8 @@ mod tests {
         assert_eq!(format!("{:?}", Cipher::new(&[7; 32])), "Cipher");
     }
 
-    /// Test case 16 of McGrew and Viega, "The Galois/Counter Mode of Operation" (2005), appendix B: the crate is the
-    /// one it says it is.
+    /// Test case 16 of McGrew and Viega, "The Galois/Counter Mode of Operation" (2005), appendix B: the crate
+    /// implements the published algorithm.
     #[test]
     fn a_published_vector() {
         let bytes = |text: &str| -> Vec<u8> {

@@ -1,11 +1,12 @@
-//! A cache in a directory: opened there, or made first, whoever else does the same meanwhile.
+//! Opens the cache in a directory, or creates it first, even if other callers do the same concurrently.
 //!
 //! # How it works
-//! The file is made a cache under a name of its own, and then gets the cache's name, unless there is one by now. While it is
-//! made, the directory is locked, so that what an earlier creation has left can be told from what another one is making.
+//! The file becomes a cache under a name of its own, and is then renamed to the cache's name, unless that exists by
+//! now. Meanwhile the directory is locked, so that a file left by an earlier creation can be told from one that another
+//! creation uses.
 //!
 //! # Limits
-//! A network file system that cannot lock directories keeps what creations leave that were cut short.
+//! On a network file system that cannot lock directories, files left by interrupted creations stay.
 
 use std::fs::TryLockError;
 use std::path::{Path, PathBuf};
@@ -18,13 +19,13 @@ use crate::{CreateOptions, DiskSource, HostOptions};
 
 impl BlockCache {
     /// Opens the cache in `directory`; if there is none, creates one of `capacity_bytes`, in a file of that length. The
-    /// shortest way to a cache: on one disk, with shards and a configuration of its own, both as by default. An existing
-    /// cache keeps the capacity that it was created with. Until the file is a cache, its name is `cache.new.` and a
-    /// number; the next creation removes one that was left by a crash.
+    /// shortest way to a cache: on one disk, with shards and a configuration of its own, both as by default. An
+    /// existing cache keeps the capacity that it was created with. Until the file is a cache, its name is `cache.new.`
+    /// and a number; the next creation removes one that was left by a crash.
     ///
     /// # Errors
-    /// As [`BlockCache::create`] and [`BlockCache::open`], or when the file cannot be made. Of several callers at once, one
-    /// has the cache, and the others are told that it is locked.
+    /// As [`BlockCache::create`] and [`BlockCache::open`], or when the file cannot be made. Of several concurrent
+    /// callers, one gets the cache, the others [`CacheError::Locked`].
     pub async fn open_or_create(directory: &Path, capacity_bytes: u64) -> Result<BlockCache, CacheError> {
         let (path, host) = (directory.join("cache"), HostOptions::default());
         if !path.exists() {
@@ -38,11 +39,11 @@ impl BlockCache {
     }
 }
 
-/// Beginning of the name of a file that is being made a cache.
+/// Beginning of the name of a file that is becoming a cache.
 const NEW_FILE: &str = "cache.new";
 
-/// A file that is being made a cache, under a name of its own: a creation that was cut short leaves no cache, and no
-/// other creation opens it. Removed when dropped, if it still has that name.
+/// A file that is becoming a cache, under a name of its own: an interrupted creation leaves no cache, and no other
+/// creation opens the file. Removed when dropped, if it still has that name.
 struct NewFile(PathBuf);
 
 impl Drop for NewFile {
@@ -60,7 +61,7 @@ async fn create_in(directory: &Path, capacity_bytes: u64, host: &HostOptions) ->
     match own.try_lock() {
         Ok(()) => remove_left(directory).map_err(at)?,
         Err(TryLockError::WouldBlock) => return Err(CacheError::Locked { path: directory.to_owned() }),
-        // Network file systems cannot lock directories: what was left stays, as another creation may be at work on it.
+        // Network file systems cannot lock directories: left files stay, because another creation may be using them.
         Err(TryLockError::Error(_)) => {}
     }
 
@@ -71,7 +72,7 @@ async fn create_in(directory: &Path, capacity_bytes: u64, host: &HostOptions) ->
     rename_new(&new.0, &directory.join("cache")).and_then(|()| own.sync_all()).map_err(at)
 }
 
-/// Removes the files that creations have left that were cut short. The caller has locked `directory`.
+/// Removes the files that interrupted creations have left. The caller has locked `directory`.
 fn remove_left(directory: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(directory)? {
         let name = entry?.file_name();
@@ -96,7 +97,7 @@ fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
     end.or_else(|error| if error.kind() == std::io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
 }
 
-/// Makes a file of `len_bytes`, whose space is reserved where the file system can do that.
+/// Creates a file of `len_bytes`, and reserves its space if the file system can do that.
 fn make_file(path: &Path, len_bytes: u64) -> std::io::Result<()> {
     let file = std::fs::File::create_new(path)?;
     file.set_len(len_bytes)?;
@@ -124,7 +125,7 @@ mod tests {
         in_directory(async |directory| {
             let first = BlockCache::open_or_create(directory, 32 << 20).await.unwrap();
             first.insert(b"a", b"kept").await.unwrap();
-            // As a caller does that looked before the first one was done.
+            // Like a caller that checked before the first one was done.
             create_in(directory, 32 << 20, &HostOptions::default()).await.unwrap();
             assert_eq!(names(directory), ["cache"]);
 
@@ -137,7 +138,7 @@ mod tests {
         });
     }
 
-    /// Another caller had linked its file as `cache`, and not yet unlinked it as `cache.new`: it was labelled anew.
+    /// Another caller had linked its file as `cache`, and not yet unlinked it as `cache.new`: it was labelled again.
     #[test]
     fn a_creation_leaves_the_file_of_another_one_alone() {
         in_directory(async |directory| {

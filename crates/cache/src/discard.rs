@@ -47,7 +47,7 @@ impl Engine {
         let Some((number, begin)) = self.place(slab) else { return };
         let Some(disk) = self.disk(number) else { return };
         let (_, in_flight) = disk.progress([IoKind::Discard]);
-        // One is under way for long: the disk hangs.
+        // An earlier discard has been in flight for long: the disk hangs.
         if in_flight > 0 {
             return;
         }

@@ -1,7 +1,7 @@
 //! One disk of an open cache: its reads, merged writes and flushes, its health and its speed.
 //!
 //! # Why
-//! A disk that fails or becomes slow must be detected in one place: here every operation of it ends.
+//! A disk that fails or becomes slow must be detected in one place: all its operations end here.
 //!
 //! # How it works
 //! Reads and metadata go to the scheduler as they are, on their caller's shard. Writes of data are merged (`writes`).
@@ -59,7 +59,7 @@ pub(crate) struct CacheDisk {
     /// The slot written last, with the newest superblock; the next superblock goes to the other slot.
     pub(crate) label_slot: AtomicUsize,
     health: Mutex<Health>,
-    /// What `health` says, for readers at every request.
+    /// The state of `health`, for readers at every request.
     health_now: AtomicU8,
     takes_metadata: AtomicBool,
     /// The disk takes no metadata any more: blocks written to it no longer count, and no write is sent.
@@ -165,7 +165,7 @@ impl CacheDisk {
         self.hangs.store(hangs, Relaxed);
     }
 
-    /// Returns whether operations are in flight of which none has ended for a while.
+    /// Returns whether operations are in flight and none has ended for a while.
     pub(crate) fn hangs(&self) -> bool {
         self.hangs.load(Relaxed)
     }
@@ -175,7 +175,7 @@ impl CacheDisk {
         self.writes_hang.store(hang, Relaxed);
     }
 
-    /// Returns whether writes are in flight of which none has ended for a while. Reads may end.
+    /// Returns whether writes are in flight and none has ended for a while. Reads may end.
     pub(crate) fn writes_hang(&self) -> bool {
         self.writes_hang.load(Relaxed)
     }

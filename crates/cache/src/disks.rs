@@ -1,12 +1,12 @@
-//! The disks of an open cache: which there are, where their slabs lie, the records in their logs, and how a disk parts.
+//! The disks of an open cache: their table, the places of their slabs, the records in their logs, and how a disk parts.
 //!
 //! # Why
 //! Look-ups, inserts, checkpoints and the mover all look up places. All code that adds, opens, readmits or forgets a
 //! disk must change the same four tables alike: disks, places, allocator, sources.
 //!
 //! # How it works
-//! Places are looked up without the allocator's lock, in a list of slab ranges sorted by number. A record is appended
-//! to the log of the disk that has its slab.
+//! A look-up of a place needs no lock of the allocator: it uses a list of slab ranges sorted by number. A record is
+//! appended to the log of the disk that has its slab.
 //!
 //! A disk *parts* when it no longer takes its metadata: from then on no block written to it is indexed. If it does not
 //! read either, its blocks and slabs are forgotten.
@@ -50,7 +50,7 @@ impl DiskSlabs {
     }
 }
 
-/// Which disks there are, and where blocks and slabs lie.
+/// The disks, and the places of blocks and slabs.
 impl Engine {
     pub(crate) fn disk(&self, number: u16) -> Option<Arc<CacheDisk>> {
         read(&self.disks).get(usize::from(number))?.clone()
@@ -148,7 +148,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether `range` goes on where `before` ends, in numbers and on the disk.
+    /// Returns whether `range` continues `before`, in numbers and on the disk.
     fn continues(&self, before: &SlabRange, range: &SlabRange) -> bool {
         before.disk == range.disk
             && before.first.0 + before.count == range.first.0

@@ -1,17 +1,18 @@
-//! Keeps the bytes written to the disks within what their makers promise that flash endures.
+//! Keeps the bytes written to the disks within the endurance that their makers promise.
 //!
 //! # Why
-//! A drive of 2 TB that is promised one write of all its bytes a day is worn out early by a cache that takes in ten times
-//! that. The blocks of a cache can be fetched again; the drive has to be bought again.
+//! A drive of 2 TB that is promised one write of all its bytes a day is worn out early by a cache that takes in ten
+//! times that. The blocks of a cache can be fetched again; the drive has to be bought again.
 //!
 //! # How it works
-//! Bytes are granted at the rate of the budget, and saved for an hour at most, so that a burst is not refused because
-//! of its hour. The keeper compares them with the bytes written (fill, moves, metadata). When they are spent, inserts
-//! are dropped until new ones are granted; hits, moves and checkpoints go on.
+//! Bytes are granted at the rate of the budget, and saved for at most an hour, so that a short burst is not refused.
+//! The keeper compares them with the bytes written (fill, moves, metadata). When they are spent, inserts are dropped
+//! until new ones are granted; hits, moves and checkpoints go on.
 //!
 //! # Limits
-//! The keeper looks a few times a second, so as much more is written as comes in that time: it is owed, and paid first.
-//! What the drive writes for its own collection is not known. An opening begins with the savings of an hour.
+//! The keeper checks the budget a few times a second, so it may be exceeded by the writes of that time; the excess is
+//! subtracted from the next grants. The writes of the drive's own garbage collection are not known. An opening begins
+//! with the savings of an hour.
 //!
 //! # Example
 //! 2 TB a day are 23 MB/s, and 83 GB in one burst after a quiet hour.
@@ -58,7 +59,7 @@ mod tests {
 
     #[test]
     fn an_hour_is_saved_and_what_was_written_in_excess_is_owed() {
-        // A byte a second.
+        // One byte per second.
         let mut budget = Endurance::new(86_400, 0, 500);
         assert!(!budget.is_spent(0, 500 + 3599));
         assert!(budget.is_spent(0, 500 + 3600));

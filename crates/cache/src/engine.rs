@@ -224,7 +224,7 @@ impl Engine {
         KeyHash::of(key, self.hash_seed)
     }
 
-    /// Returns the hash of the head of the object of `key`, which is another than that of the block of `key`.
+    /// Returns the hash of the head of the object of `key`, which differs from that of the block of `key`.
     pub(crate) fn object_hash(&self, key: &[u8]) -> Result<KeyHash, CacheError> {
         check_length(key)?;
         Ok(KeyHash::of(key, self.hash_seed ^ OBJECTS))

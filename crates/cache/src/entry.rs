@@ -1,4 +1,4 @@
-//! Where a block lies and what the index knows of it: plain types that the index, the allocator and the log share.
+//! The place of a block and its entry in the index: plain types that the index, the allocator and the log share.
 //!
 //! # How it works
 //! A disk is a superblock area followed by slabs of equal size. Slabs are numbered over all disks of a cache, each
@@ -55,7 +55,7 @@ impl Extent {
     }
 }
 
-/// What the index knows of a cached block.
+/// The entry of a cached block in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) extent: Extent,

@@ -1,5 +1,4 @@
-//! What can go wrong with a cache as a whole, and what to do about it. A block that cannot be read is a miss, not an
-//! error.
+//! Errors of a cache as a whole, with their remedies. A block that cannot be read is a miss, not an error.
 
 use std::io;
 use std::path::PathBuf;
@@ -150,8 +149,8 @@ pub enum CacheError {
     },
     /// The shards could not be started, or have stopped.
     Stopped(String),
-    /// The cache is closed, but operations on these disks have not come back from the kernel. The disks stay locked until
-    /// they have. Without a disk: code on the cache's shards does not end.
+    /// The cache is closed, but operations on these disks have not come back from the kernel. The disks stay locked
+    /// until they have. Without a disk: code on the cache's shards does not end.
     Hangs {
         /// The disks.
         paths: Vec<PathBuf>,

@@ -7,12 +7,12 @@
 //! # How it works
 //! The first reader that misses a key leads a *flight*; readers that miss it meanwhile follow. The leader calls its
 //! `fetch` with its class. When a reader in a class with more shares joins, `fetch` is called once more with that
-//! class, beside the first call, and the first result wins (priority inheritance). The block is given to all, and
-//! inserted: nobody waits for its write, and until that has ended, the flight has the block for new readers. If the
-//! key was inserted or removed since the fetch began, the block may be older: it is not inserted (a *lease* decides),
-//! and readers that come after the change do not join the flight. If the leader's fetch fails or its future is
-//! dropped, one follower takes over and fetches itself. Who leads looks into the index once more before it fetches; if the
-//! block has come, it gives up the lead and looks it up.
+//! class, beside the first call, and the first result wins (priority inheritance). All get the block, and it is
+//! inserted: no reader waits for its write, and until the write has ended, new readers get the block from the flight.
+//! If the key was inserted or removed since the fetch began, the block may be older: it is not inserted (a *lease*
+//! decides), and readers that come after the change do not join the flight. If the leader's fetch fails or its future
+//! is dropped, one follower takes over and fetches itself. A leader checks the index once more before it fetches; if
+//! the block is cached by now, it gives up the lead and reads the block.
 //!
 //! # Limits
 //! A leader that is neither polled nor dropped keeps its followers waiting. A promoted fetch may ask the origin twice.
@@ -74,13 +74,13 @@ impl<E: std::fmt::Debug + std::fmt::Display> std::error::Error for FetchError<E>
 
 impl BlockCache {
     /// Returns the block of `key`. If it is not cached, calls `fetch` to get it from the origin, and begins to insert
-    /// it. `fetch` takes the class in which its result is wanted. If a reader in a class with more shares joins, `fetch`
-    /// is called again with that class; see the module `fetch` in the source.
+    /// it. `fetch` takes the class in which its result is wanted. If a reader in a class with more shares joins,
+    /// `fetch` is called again with that class; see the module `fetch` in the source.
     ///
     /// [`BlockCache::get`] finds the block once it is written; this function has it at once.
     ///
     /// # Errors
-    /// What `fetch` returned, or that the key is impossible. A block that the cache has no room for is not an error.
+    /// The error of `fetch`, or that the key is impossible. A block that the cache has no room for is not an error.
     pub async fn get_or_fetch<E, F>(
         &self,
         key: &[u8],
@@ -110,8 +110,8 @@ impl BlockCache {
         }
     }
 
-    /// Returns whether a block that was not cached is so now. A former leader may have ended between this caller's look-up
-    /// and its lead. One that is cached but cannot be read has not come.
+    /// Returns whether a block that was not cached is cached now. A former leader may have ended between this caller's
+    /// look-up and its lead. A block that is cached but cannot be read does not count.
     fn has_come(&self, hash: &KeyHash, reason: MissReason) -> bool {
         matches!(reason, MissReason::Absent | MissReason::Ghost) && self.engine().index.peek(hash).is_some()
     }

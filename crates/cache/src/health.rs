@@ -31,14 +31,14 @@
 //! Read latencies are smoothed (each new one counts an eighth) in three size classes: to 16 KiB, to 128 KiB, larger.
 //! Each is compared with the same class of the other disks. A read that its reader gave up counts with at least the
 //! time it had waited. A read still in the disk counts once it is older than the limit, so a disk that hangs is slow
-//! after 2 s too. Writes are not compared: placement already gives each disk only what it completes, and a disk that
-//! alone has the inserts of the moment is busy, not slow.
+//! after 2 s too. Writes are not compared: placement already gives each disk only as much as it completes, and a disk
+//! that alone has the inserts of the moment is busy, not slow.
 //!
 //! # Limits
-//! With two disks, the other one is all there is to compare with. A single disk, or one whose peers have no reads in
-//! that class, is slow when reads take half a second. Failed and read-only last until the disk is opened again; a
-//! read-only disk is not compared. If a slow disk has had no read for 30 s, its earlier latencies are forgotten and it
-//! is healthy again.
+//! With two disks, each is compared with the other alone. A single disk, or one whose peers have no reads in that
+//! class, is slow when reads take half a second. Failed and read-only last until the disk is opened again; a read-only
+//! disk is not compared. If a slow disk has had no read for 30 s, its earlier latencies are forgotten and it is healthy
+//! again.
 //!
 //! # Example
 //! Three disks read 8 KiB in 0.1, 0.1 and 6 ms: for the third the limit is max(4 x 0.1, 5) = 5 ms, and after 2 s it is
@@ -129,7 +129,7 @@ impl ErrorRun {
     }
 }
 
-/// What an error number says about the disk.
+/// The meaning of an error number for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     Gone,
@@ -159,7 +159,7 @@ pub(crate) fn is_final(error: &std::io::Error) -> bool {
         || error.raw_os_error().is_some_and(|errno| matches!(meaning(errno), Meaning::Gone | Meaning::ReadOnly))
 }
 
-/// What the operations have shown, from best to worst.
+/// The states that operations show, from best to worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
     #[default]
@@ -205,7 +205,7 @@ impl Health {
     }
 
     /// Returns the reason for the state, in a sentence; empty for a healthy disk. If the disk is being removed,
-    /// includes what else is wrong with it.
+    /// includes its other faults.
     pub(crate) fn why(&self) -> String {
         match self.state() {
             DiskHealth::Removing if self.seen_why.is_empty() => "its blocks are being moved away".to_string(),

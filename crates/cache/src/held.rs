@@ -34,14 +34,14 @@ const CHECK_AGAIN: Duration = Duration::from_millis(10);
 #[derive(Clone, Default)]
 pub(crate) struct DiskFiles(Arc<Mutex<Vec<Known>>>);
 
-/// A file that the cache has opened, and what its path led to.
+/// A file that the cache has opened, and the device of its path at that time.
 struct Known {
     file: Weak<SharedFile>,
     /// `None` in simulated worlds.
     device: Option<DeviceId>,
 }
 
-/// A file that the cache has opened, by its path and what that led to.
+/// A file that the cache has opened, as its path and the device of that path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DiskFile {
     pub(crate) path: PathBuf,
@@ -50,7 +50,7 @@ pub(crate) struct DiskFile {
 }
 
 impl DiskFiles {
-    /// Adds a file that is about to be opened. `device` is what its path leads to.
+    /// Adds a file that is about to be opened. `device` is the device of its path.
     pub(crate) fn add(&self, file: &Arc<SharedFile>, device: Option<DeviceId>) {
         let mut known = lock(&self.0);
         known.retain(|known| known.file.strong_count() > 0);

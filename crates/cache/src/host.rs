@@ -1,4 +1,4 @@
-//! Where a cache runs: on shards of its own, or on a program's.
+//! The shards that a cache runs on: its own, or a program's.
 //!
 //! # Why
 //! A command or a Tokio program wants a cache that starts its own threads. A program built on `plimsoll` wants its
@@ -33,7 +33,7 @@ use crate::config::SPARE_DISKS;
 use crate::error::CacheError;
 use crate::held::DiskFiles;
 
-/// How the shards of a cache with shards of its own are made.
+/// Options for the shards of a cache that has its own.
 #[derive(Clone, Debug)]
 pub struct HostOptions {
     /// Number of shards; at least 1.
@@ -87,7 +87,7 @@ pub(crate) struct HostParts {
     pub(crate) disks: Range<u16>,
     /// Whether the cache locks devices against other processes.
     pub(crate) locks: bool,
-    /// What the cache has opened.
+    /// The files that the cache has opened.
     pub(crate) files: DiskFiles,
 }
 

@@ -77,7 +77,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // It is none any more if its write has ended, or a newer change has begun.
+        // False if its write has ended, or a newer change has begun.
         if self.engine.index.abort_insert(&self.hash, self.token) {
             self.engine.take_out(&self.hash);
         }
@@ -187,7 +187,8 @@ impl Engine {
         token
     }
 
-    /// Returns why a value of `len_bytes` is not to be written, though there may be room.
+    /// Checks whether a value of `len_bytes` is worth a write, whether or not there is room. If not, returns the
+    /// reason.
     pub(crate) fn check_use(&self, hash: &KeyHash, token: Token, len_bytes: u32) -> Result<(), DropReason> {
         if self.upkeep.intake.is_budget_spent() {
             return Err(DropReason::Endurance);
@@ -212,8 +213,8 @@ impl Engine {
         }
     }
 
-    /// Begins to store `value`, which was fetched under `lease`, unless the key has changed meanwhile. `ended` is called
-    /// when the write has ended, or dropped if there is none.
+    /// Begins to store `value`, which was fetched under `lease`, unless the key has changed meanwhile. `ended` is
+    /// called when the write has ended, or dropped if there is none.
     pub(crate) fn insert_fetched(
         self: &Arc<Engine>,
         mut lease: Lease,
@@ -328,7 +329,7 @@ impl Engine {
             if matches!(why, NoSpace::NoDisk) {
                 return DropReason::NoDisk;
             }
-            // Where not all slabs were tried, it is not known that slabs have to be emptied.
+            // If not all slabs were tried, there may be room without emptying slabs.
             if why != NoSpace::NotFoundYet && (is_starved || why == NoSpace::Full) {
                 self.upkeep.moves.is_starved.store(true, Relaxed);
             }
@@ -391,7 +392,7 @@ impl Engine {
 
     /// Counts an insert as dropped, and removes the older value of its key, which is out of date.
     fn refused(&self, hash: &KeyHash, reason: DropReason) -> Inserted {
-        // The index has none at a first use, and the ghost is to stay.
+        // At a first use, the index has no older value, and the ghost must stay.
         if reason != DropReason::FirstUse {
             self.take_out(hash);
         }

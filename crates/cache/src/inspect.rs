@@ -1,13 +1,13 @@
-//! Inspects a cache that is not open: what its disks say, and whether it is true.
+//! Inspects a cache that is not open: reads the metadata of its disks, and verifies its blocks.
 //!
 //! # Why
-//! After a crash, before an upgrade, or when a cache behaves oddly, an operator wants to see what is on the disks
+//! After a crash, before an upgrade, or when a cache behaves oddly, an operator wants to see the content of the disks
 //! without changing it.
 //!
 //! # How it works
 //! The cache is opened as always, by the same code, but nothing is written: [`inspect`] returns what opening found.
-//! [`check`] also reads every block, and compares checksums (and decrypts, if it has the key). Space that no entry names
-//! is free, so none can leak.
+//! [`check`] also reads every block, and compares checksums (and decrypts, if it has the key). Space that no entry
+//! names is free, so none can leak.
 //!
 //! # Limits
 //! The disks are locked meanwhile. A place that two entries name is reported, but not which of them is right.

@@ -4,8 +4,8 @@
 //! Eviction, checkpoints and changes of the disks touch the same state. One task does them one after another, so they
 //! need no protection from each other. Long work (moving blocks, writing snapshots) and work that waits for one disk
 //! (its log, its return) has tasks of its own. A checkpoint may wait 10 s for a disk that hangs, so the disks are
-//! compared beside it (`watch`): one that has ended nothing for a second hangs and gets nothing to do, one that has ended
-//! no write gets no new blocks.
+//! compared beside it (`watch`): a disk on which no operation has ended for a second hangs and gets no work; one on
+//! which no write has ended gets no new blocks.
 //!
 //! # How it works
 //! The keeper sleeps until the next checkpoint is due or a task rings the [`Bell`](crate::bell::Bell): for space, for
@@ -125,7 +125,7 @@ async fn watch(engine: &Engine, shard: &Shard) {
         for disk in engine.all_disks() {
             engine.spare_log(&disk);
             let seen = standstills.entry(disk.identity.number).or_default();
-            // In rounds, so that a leap of the clock is none.
+            // In rounds, so that a jump of the clock counts as one round.
             let rounds = seen.of_all.count_round(disk.progress(IoKind::ALL.map(|(kind, _)| kind)));
             let of_writes = seen.of_writes.count_round(disk.progress(IoKind::WRITES));
             if rounds == PROBED_AFTER_ROUNDS && disk.takes_reads() {
@@ -154,7 +154,7 @@ struct Standstills {
     of_writes: Standstill,
 }
 
-/// How long a disk has had operations in flight of which none has ended.
+/// How long a disk has had operations in flight without the end of one.
 #[derive(Default)]
 struct Standstill {
     ended: u64,
@@ -163,7 +163,7 @@ struct Standstill {
 
 impl Standstill {
     /// Counts a round, in which `ended` operations in all have ended and `in_flight` are in flight. Returns the rounds
-    /// without progress. Operations that were given up are none: a disk that hangs does so until something ends.
+    /// without progress. Giving up an operation is no progress: a disk hangs until an operation ends.
     fn count_round(&mut self, (ended, in_flight): (u64, u64)) -> u64 {
         if ended != self.ended {
             *self = Standstill { ended, rounds: 0 };
@@ -186,7 +186,8 @@ impl Engine {
         shard.spawn(read).detach();
     }
 
-    /// Starts a write, which changes nothing, to a disk whose writes may hang. Its end shows that the disk takes writes.
+    /// Starts a write, which changes nothing, to a disk whose writes may hang. Its end shows that the disk takes
+    /// writes.
     fn probe_writes(&self, shard: &Shard, disk: &Arc<CacheDisk>) {
         let Ok(zeros) = AlignedBuf::new(SLOT_BYTES) else { return };
         let (own, disk, class) = (shard.clone(), Arc::clone(disk), self.classes.checkpoint);
@@ -204,7 +205,7 @@ impl Engine {
         }
     }
 
-    /// Returns the bytes written to the disks that are there, since they are.
+    /// Returns the bytes written to each present disk since it was opened, in all.
     fn written_bytes(&self) -> u64 {
         let kinds = [IoKind::InsertWrite, IoKind::EvacuateWrite, IoKind::MetadataWrite];
         let of_disk = |disk: &Arc<CacheDisk>| kinds.iter().map(|kind| disk.counters(*kind).look().bytes).sum::<u64>();

@@ -1,4 +1,4 @@
-//! What stands for a key in memory and on disk: 80 bits of its hash.
+//! The form of a key in memory and on disk: 80 bits of its hash.
 //!
 //! # Why
 //! Keys are byte strings of any form, perhaps a hundred million of them: the index cannot keep them. A block on disk

@@ -12,11 +12,11 @@
 //! A device that hangs may never return from `open`, and `open` cannot be cancelled. So the lock is taken on a thread
 //! of its own, which is given up at the deadline of reads. As long as that thread runs, the process does not open the
 //! path again, so a program that tries again has one such thread for a device. The same thread finds out which device
-//! the path leads to: one that is named twice is known by its number, whatever came of opening it.
+//! the path leads to: one that is named twice is recognized by its number, even if opening it failed.
 //!
 //! # Limits
-//! `flock` excludes only processes that use it, as this program does. The device is opened for I/O on the shard, at once
-//! after the thread has opened it: a device that begins to hang between the two blocks the shard.
+//! `flock` excludes only processes that use it, as this program does. The device is opened for I/O on the shard, at
+//! once after the thread has opened it: a device that begins to hang between the two blocks the shard.
 //!
 //! # Example
 //! A device with an ext4 file system has a superblock at 1024: `create` refuses with "data that is not a cache's".
@@ -62,7 +62,7 @@ pub(crate) struct Prepared {
 /// Paths at which a thread was given up, for all caches of the process. The thread has the other end while it runs.
 static STUCK: Mutex<Vec<(PathBuf, Weak<()>)>> = Mutex::new(Vec::new());
 
-/// A device or file, by whatever path.
+/// A device or file, whatever its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DeviceId {
     /// A block device, by its number.
@@ -81,7 +81,7 @@ impl DeviceId {
     }
 }
 
-/// Returns whether two paths lead to one device or file. A path that leads nowhere leads nowhere else.
+/// Returns whether two paths lead to one device or file. A path that does not exist is the same disk only as itself.
 #[must_use]
 pub fn is_same_disk(one: &Path, other: &Path) -> bool {
     let device = |path: &Path| fs::metadata(path).ok().map(|metadata| DeviceId::of(&metadata));
@@ -200,8 +200,8 @@ async fn lock_in_time(
     on_thread(shard, &source.path, move || take_lock(&path, Excluded { own: &own, held: &held }, &seen)).await?
 }
 
-/// Does `work`, which may hang with the device of `path`, on a thread of its own. After [`DEADLINE`] the thread is given
-/// up; it ends when the device answers.
+/// Does `work`, which may hang with the device of `path`, on a thread of its own. After [`DEADLINE`] the thread is
+/// given up; it ends when the device answers.
 async fn on_thread<T: Send + 'static>(
     shard: &Shard,
     path: &Path,
@@ -244,7 +244,7 @@ fn take_lock(path: &Path, not: Excluded<'_>, seen: &OnceLock<DeviceId>) -> Resul
     let device = DeviceId::of(&fs::metadata(path).map_err(failed)?);
     _ = seen.set(device);
     let find = |files: &[DiskFile]| files.iter().find(|file| file.device == Some(device)).map(|file| file.path.clone());
-    // First: a disk of the cache may be busy, which is no reason to call it one that hangs.
+    // Checked first: a disk of the cache may be busy, and must not be reported as one that hangs.
     if let Some(first) = find(not.own) {
         return Err(CacheError::Twice { path: path.to_owned(), first });
     }

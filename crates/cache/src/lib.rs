@@ -2,9 +2,9 @@
 //!
 //! # Why
 //! Caches in front of object stores and slow volumes often sit on several fast disks, yet write to one of them at a
-//! time, stop for checkpoints, die with one disk, and let their fills starve their hits. In this cache, hits, fills,
-//! evacuation, checkpoints and discards are priority classes of the scheduler (`plimsoll`). Each block goes to the
-//! disk that will be done first, and every disk is a fault domain of its own.
+//! time, stop for checkpoints, die with one disk, and let fills starve hits. In this cache, hits, fills, evacuation,
+//! checkpoints and discards are priority classes of the scheduler (`plimsoll`). Each block goes to the disk that will
+//! be done first, and every disk is a fault domain of its own.
 //!
 //! # How it works
 //! ```text
@@ -21,16 +21,16 @@
 //! on none. Hits and inserts continue meanwhile. After a crash, logs and snapshots restore the index; blocks are not
 //! read.
 //!
-//! # What is promised
+//! # Guarantees
 //! * A block returned is exactly the block inserted under that key, or it is a miss (see [`KeyHash`] for "exactly").
 //! * The bytes of an object that one read returns are of one insert of it.
 //! * A block that was cached at the last checkpoint, and was not changed or evicted since, survives a crash unless its
 //!   disk is lost.
 //! * A crash may undo inserts and removals that came after the last checkpoint: a key may have the value it had then.
 //!   To make a removal last, call [`BlockCache::checkpoint`] after it.
-//! * A disk that hangs delays other work for a bounded time: a hit 2 s (or its deadline), an opening 10 s (20 or 30 s if
-//!   other disks begin to hang later in it), an insert, a checkpoint or closing until the disk is given up, after about
-//!   20 s at most. Its blocks are misses meanwhile.
+//! * A disk that hangs delays other work for a bounded time: a hit 2 s (or its deadline), an opening 10 s (20 or 30 s
+//!   if other disks begin to hang later in it), an insert, a checkpoint or closing until the disk is given up, after
+//!   about 20 s at most. Its blocks are misses meanwhile.
 //! * An insert that does not fit is dropped at once and counted by reason. It waits only if the caller asks for that.
 //!
 //! # Limits

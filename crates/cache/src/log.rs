@@ -1,4 +1,4 @@
-//! The log of a disk: what has happened to its blocks, and the snapshot that lets the log be cut.
+//! The log of a disk, which records the changes of its blocks, and the snapshot that lets the log be cut.
 //!
 //! # Why
 //! After a crash the index must be restored without reading the blocks. And a lost disk must not take the index of the
@@ -6,17 +6,17 @@
 //!
 //! # How it works
 //! Records are collected into chunks. A full chunk (or, at a checkpoint, an incomplete one) is *sealed*: it gets its
-//! place in the current log slab, and the disk's scribe writes it. A chunk always leaves room for the record that
-//! links to the next slab. A snapshot is a stream of the same form that holds every block of the disk. It begins when
-//! the log moves to a fresh slab, and is written beside all other I/O. At the next checkpoint the superblock names the
-//! snapshot and the slab in which the log continued. Changes during the snapshot are in that log. Replaying them over
-//! a snapshot that has seen them does no harm, because records state what is, not what changed.
+//! place in the current log slab, and the disk's scribe writes it. A chunk always leaves room for the record that links
+//! to the next slab. A snapshot is a stream of the same form that holds every block of the disk. It begins when the log
+//! moves to a fresh slab, and is written beside all other I/O. At the next checkpoint the superblock names the snapshot
+//! and the slab in which the log continued. Changes during the snapshot are in that log. Replaying them over a snapshot
+//! that has seen them does no harm, because a record holds the new state, not the change.
 //!
 //! Streams have random numbers, so chunks left behind by an earlier life never continue a current stream.
 //!
 //! # Limits
 //! If the disk has no slab left for its log, records wait in memory. If there is still none at the next checkpoint, the
-//! disk begins anew. The reserve of free slabs (`space`) makes that the last resort.
+//! disk restarts empty. The reserve of free slabs (`space`) makes that the last resort.
 //!
 //! # Example
 //! 92,000 inserts a second of 8 KiB are 2.3 MB/s of log; after a minute 138 MB. The snapshot of 10 million blocks has
@@ -186,9 +186,9 @@ impl DiskLog {
         let number = random_u64();
         let mut stream = Stream::new(shape, number, take)?;
 
-        // The old stream ends with a link to the new one. The commits that the link overwrites were perhaps those of
-        // checkpoints of which an absent disk has the superblock. The opening's number, higher than theirs, takes their
-        // place in the same write: the log never forgets which numbers are used up.
+        // The old stream ends with a link to the new one. The link may overwrite the commit of a checkpoint whose
+        // superblock an absent disk has. The opening's number, which is higher, takes its place in the same write: the
+        // log never forgets which numbers are used up.
         let mut writer = shape.writer(found.end.stream, found.end.chunk);
         writer.push(&Record::Commit { generation: opening, now_tick: 0 });
         writer.push(&Record::NextSlab { slab: stream.slab, stream: number });
@@ -260,7 +260,8 @@ impl DiskLog {
     /// stream.
     ///
     /// # Errors
-    /// When a snapshot is under way, or the disk has too few slabs; then with the one that was taken and is not used.
+    /// When a snapshot is under way, or the disk has too few slabs; then the error has the slab that was taken and is
+    /// not used.
     pub(crate) fn begin_snapshot(&mut self, take: TakeSlab<'_>) -> Result<Stream, Option<SlabId>> {
         if self.has_snapshot_under_way() || self.stream.seal(take).is_err() {
             return Err(None);

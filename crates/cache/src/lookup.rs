@@ -8,7 +8,7 @@
 //!   index -> extent -> read on a shard -> checksum -> (decrypt) -> block
 //! ```
 //! Freed space is written again only after the next checkpoint. If a read takes longer than that, its checksum may
-//! fail; the index is then asked again, and the new place is read.
+//! fail; then the index is queried again, and the new place is read.
 //!
 //! A disk on which nothing has ended for a second hangs (`keeper`): its blocks are misses at once, until an operation
 //! ends.
@@ -66,8 +66,8 @@ pub struct GetOptions {
     pub deadline: Option<Duration>,
 }
 
-/// Longest read of a hit, if none is configured: longer than sound disks need, so short that callers that wait for a disk
-/// that hangs soon get on with their other work.
+/// Longest read of a hit, if none is configured: longer than sound disks need, and short for callers that wait for a
+/// disk that hangs.
 const HIT_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Reads of a moving block before a look-up reports a miss.

@@ -10,18 +10,19 @@
 //! | expand | more slabs at its end, then a checkpoint |
 //! | remove | no new blocks; the mover empties its slabs; a checkpoint drops it as a member; its superblock is wiped |
 //! | failed | its blocks are removed from the index; checkpoints go on without it |
-//! | returned | looked for every 5 s, also where it hung at opening; it begins anew, without its blocks |
+//! | returned | a search every 5 s finds it, even if it hung at opening; it restarts empty |
 //! | gone for good | forgotten by its number: a checkpoint drops it as a member |
 //!
-//! A disk that no longer takes its metadata parts (see `disks`). It begins anew only when no operation on it is in
+//! A disk that no longer takes its metadata parts (see `disks`). It restarts empty only when no operation on it is in
 //! flight, so that no late write damages its new life, and only when its blocks are out of the index, so that none is
 //! read from it. A device with a read that never ends stays out, but another device at its path is taken back. After a
-//! write that never ends, neither is: its end frees a place, which a new life may have used again by then.
+//! write that never ends, neither is taken back: the write's end frees a place, which a new life may have used again by
+//! then.
 //!
 //! # Limits
-//! A disk that returns larger or smaller keeps the slabs it had. Slab and disk numbers are not reused. A disk that takes
-//! no writes is removed while the cache runs; if the cache ends before that is done and the disk is there and sound at
-//! the next opening, it begins anew, and is to be removed again.
+//! A disk that returns larger or smaller keeps the slabs it had. Slab and disk numbers are not reused. A disk that
+//! takes no writes is removed while the cache runs; if the cache ends before that is done and the disk is there and
+//! sound at the next opening, it restarts empty, and must be removed again.
 //!
 //! # Example
 //! A crash between an added disk's superblock and the checkpoint that lists it: only the disk itself says that it is a
@@ -66,8 +67,8 @@ impl Engine {
     /// Adds a new disk.
     ///
     /// # Errors
-    /// When it is a disk of the cache already, by whatever path, is not empty (unless `force`), does not fit, or cannot be
-    /// written.
+    /// When it is a disk of the cache already, by whatever path, is not empty (unless `force`), does not fit, or cannot
+    /// be written.
     pub(crate) async fn add_disk(
         self: &Arc<Engine>,
         shard: &Shard,
@@ -235,7 +236,7 @@ impl Engine {
         Ok(bytes)
     }
 
-    /// Drops a member that is not there: it is neither waited for nor taken back. Its blocks have left the index when it
+    /// Drops an absent member: the cache neither waits for it nor takes it back. Its blocks have left the index when it
     /// was lost.
     ///
     /// # Errors
@@ -277,7 +278,7 @@ impl Engine {
         }
     }
 
-    /// Starts to look for absent disks, unless a search is under way or ended a moment ago.
+    /// Starts a search for absent disks, unless one is under way or ended a moment ago.
     pub(crate) fn start_readmission(self: &Arc<Engine>, shard: &Shard) {
         let is_gone = |member: &Member| self.disk(member.disk).is_none_or(|disk| disk.health() == DiskHealth::Failed);
         let gone: Vec<Member> = self.roster.members().into_iter().filter(is_gone).collect();
@@ -301,7 +302,7 @@ impl Engine {
         let (engine, own) = (Arc::clone(self), shard.clone());
         let look = async move {
             let looks = places.into_iter().map(|place| engine.readmit(&own, place));
-            // Errors are ignored: the disk is looked for again.
+            // Errors are ignored: the next search tries again.
             all(looks).await.into_iter().for_each(drop);
             engine.roster.look_again_ns.store(own.now_ns().saturating_add(LOOK_AGAIN_NS), Relaxed);
         };
@@ -350,13 +351,13 @@ impl Engine {
         }
 
         let _closed = write(&self.gate);
-        // It may have been forgotten meanwhile. That of an unread source may be a disk that is there, by another name, or
-        // one whose blocks are still being forgotten.
+        // The member may have been forgotten meanwhile. The member of an unread source may be a disk that is present
+        // under another path, or one whose blocks are still being forgotten.
         let Some(Member { disk: number, .. }) = self.roster.find(guid) else { return Ok(()) };
         if self.disk(number).is_some() || !self.slabs_of(number).is_empty() {
             return Ok(());
         }
-        // All of them are free: if there is one at all, the log has it.
+        // All its slabs are free, so the log gets one, if there is any.
         self.add_slabs_of(&label.block);
         let log = self.new_log(number, guid, &source.path)?;
         let identity = DiskIdentity { number, guid, path: source.path.clone() };

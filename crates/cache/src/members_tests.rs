@@ -58,7 +58,7 @@ fn a_disk_in_place_of_one_that_never_answers_is_taken_back() {
     drop(old);
     wait_until(|| engine.has_left(1));
 
-    // The same device is not opened, whoever asks, and the old life keeps its lock.
+    // The same device is not opened for any member, and the old life keeps its lock.
     let again = |member: Option<Member>| {
         let own = Arc::clone(&engine);
         let place = Whereabouts { source: disks[1].clone(), slot: 1, member };

@@ -43,7 +43,7 @@ const EVACUATED_PART: f64 = 0.01;
 /// Rebalancing ends when the fill of no two disks differs by more than this part of their capacity.
 const BALANCED: f64 = 0.05;
 
-/// What to move.
+/// The blocks to move.
 #[derive(Clone, Copy)]
 enum Task {
     /// All blocks in slabs that are being emptied.

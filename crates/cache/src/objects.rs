@@ -69,8 +69,8 @@ use crate::race::{Steps, all, race};
 use crate::random::random_u128;
 use crate::stats::{DropReason, IoKind, MissReason};
 
-/// Bytes of an extent on its disk: small beside what a read costs anyway, and large enough that the index takes only
-/// 0.04 % of it.
+/// Bytes of an extent on its disk: small beside the fixed cost of a read, and large enough that its index entry takes
+/// only 0.04 % of them.
 const EXTENT_BYTES: u32 = 64 << 10;
 
 /// Extents of one object that are read or written concurrently: 1 MiB.

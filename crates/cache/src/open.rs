@@ -1,4 +1,4 @@
-//! Creates a cache, and opens one: puts together what its disks know.
+//! Creates a cache, and opens one from the metadata of its disks.
 //!
 //! # Why
 //! Disks are found in any order. Some may be missing, some may be foreign, one may be blank, one may have left days
@@ -10,13 +10,14 @@
 //!    and becomes a finding. A likely mistake of the operator (foreign data, another cache's disk, one that is no
 //!    member or in use, the same disk twice) stops the opening before anything has changed.
 //! 2. A disk of that generation, or with its commit in the log, is *current*. Any other has missed a checkpoint: its
-//!    metadata may be out of date, so it begins anew, without its blocks.
-//! 3. Snapshots and logs of the current disks, read side by side, give the index. Of two entries for a key, the one that
-//!    no record removes wins; if both remain (only damage can cause that), one is kept, and the other logged as removed.
+//!    metadata may be out of date, so it restarts empty.
+//! 3. Snapshots and logs of the current disks, read side by side, give the index. Of two entries for a key, the one
+//!    that no record removes wins; if both remain (only damage can cause that), one is kept, and the other logged as
+//!    removed.
 //! 4. The extents of all entries are claimed; unclaimed space is free. An entry whose place is taken is dropped.
 //!
-//! A disk whose snapshot or log is damaged is emptied and continues as a new one: only its own blocks are lost. A disk that
-//! hangs, as it is opened or later, is missing: nothing is written to it, and it is looked for.
+//! A disk whose snapshot or log is damaged is emptied and continues as a new one: only its own blocks are lost. A disk
+//! that hangs, as it is opened or later, is missing: nothing is written to it, and the cache searches for it.
 //!
 //! *Numbers grow with time.* The highest generation must be the latest, also if it is on a disk that was away for a
 //! while. Every disk that takes part in a checkpoint has its commit in the log before the first superblock is written.
@@ -146,7 +147,7 @@ pub(crate) async fn make(
     }
 }
 
-/// Returns the largest power of two, from 1 to 32 MiB, of which the smallest device has 1024.
+/// Returns the largest power of two, from 1 to 32 MiB, that fits 1024 times on the smallest device.
 fn usual_slab_bytes(devices: &[Prepared]) -> u32 {
     let smallest_bytes = devices.iter().map(|device| device.info.len_bytes).min().unwrap_or(0);
     let part = (smallest_bytes / 1024).clamp(MIN_SLAB_BYTES.into(), MAX_SLAB_BYTES.into());
@@ -172,7 +173,7 @@ struct Labelled {
     block: Superblock,
     /// The slot of that superblock.
     slot: usize,
-    /// What is wrong with the other slot, if anything.
+    /// The damage of the other slot, if any.
     damage: Option<String>,
 }
 
@@ -215,8 +216,8 @@ pub(crate) async fn open(
     Ok(engine)
 }
 
-/// Returns whether a checkpoint was made without this disk. That its log has the commit proves nothing then: the log may
-/// have been written too late, and what it names never was made durable.
+/// Returns whether a checkpoint was made without this disk. A commit in its log proves nothing then: the log may have
+/// been written too late, and the blocks that it names may never have become durable.
 fn missed(newest: &Superblock, guid: u128) -> bool {
     newest.members.iter().any(|member| member.guid == guid && member.state == MemberState::Away)
 }
@@ -305,7 +306,7 @@ async fn read_labels(
 /// Checks that all disks are members of the cache. A blank disk may replace a missing member; if none is missing, it
 /// was named by mistake.
 fn check_members(labelled: &[Labelled], newest: &Superblock, absent: &mut Vec<CacheError>) -> Result<(), CacheError> {
-    // The number too, of which each has its own: no two disks have one.
+    // Compares the number too, so that no two disks have the same.
     let is_it =
         |member: &Member, disk: &Labelled| (member.guid, member.disk) == (disk.block.disk_guid, disk.block.disk);
     let is_member = |disk: &&Labelled| newest.members.iter().any(|member| is_it(member, disk));
@@ -329,7 +330,7 @@ fn absences(absent: &[CacheError], missing: &[Member]) -> Vec<String> {
         return missing.iter().map(|member| without(member.disk, member.guid, &nowhere)).collect();
     }
 
-    // Which path had which disk is not known.
+    // It is not known which path had which disk.
     let mut said: Vec<String> =
         absent.iter().map(|error| format!("the cache is opened without a disk and its blocks: {error}")).collect();
     let unnamed = missing.len().saturating_sub(absent.len());
@@ -362,7 +363,7 @@ fn check_key(config: &CacheConfig, block: &Superblock) -> Result<(), CacheError>
 }
 
 impl Engine {
-    /// Builds index, allocator and disks from what the disks hold.
+    /// Builds index, allocator and disks from the metadata on the disks.
     async fn load(
         &self,
         shard: &Shard,
@@ -416,8 +417,8 @@ impl Engine {
             self.claim_metadata(found.slabs.iter().chain(found.snapshot.iter().flat_map(|snapshot| &snapshot.slabs)));
         }
         self.claim_all(&mut rejected).await;
-        // From here on no entry comes into the index: it would have no place in the allocator. Of two entries of a key that
-        // both remain, the one that is not in the index goes.
+        // From here on no entry comes into the index: it would have no place in the allocator. Of two entries of a key
+        // that both remain, the one that is not in the index is dropped.
         rejected
             .extend(other.into_iter().flat_map(|(hash, waiting)| waiting.into_iter().map(move |entry| (hash, entry))));
         for (disk, found) in loaded {
@@ -436,8 +437,8 @@ impl Engine {
         }
     }
 
-    /// Reads what a disk has logged into `batch`, if it is current. Returns the highest number of a checkpoint or opening
-    /// that it knows, and its log.
+    /// Reads the records of a disk's log into `batch`, if the disk is current. Returns the highest number of a
+    /// checkpoint or opening that it knows, and its log.
     async fn replay(
         &self,
         shard: &Shard,
@@ -463,8 +464,8 @@ impl Engine {
         (found.as_ref().map_or(number, |found| found.last_number), found)
     }
 
-    /// Treats a disk that hangs as one that is not there. It is looked for, and until a checkpoint is made without it, it
-    /// keeps what it has.
+    /// Treats a disk that hangs as absent. The cache searches for it, and it keeps its blocks until a checkpoint is
+    /// made without it.
     async fn do_without(&self, disk: Labelled) {
         let Labelled { device, block, .. } = disk;
         self.forget_slabs(block.disk).dismantle().await;
@@ -621,8 +622,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Empties a disk that has no free slab for its log, and returns a new log: the disk begins anew, without its
-    /// blocks.
+    /// Empties a disk that has no free slab for its log, and returns a new log: the disk restarts without its blocks.
     async fn empty_disk(&self, block: &Superblock, path: &std::path::Path) -> Result<DiskLog, CacheError> {
         lock(&self.findings).push(format!("{}: it has no free slab for its log; its blocks are lost", path.display()));
         self.drop_entries(|_, entry| self.disk_of(entry) == Some(block.disk)).await;

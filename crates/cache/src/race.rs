@@ -62,10 +62,10 @@ pub(crate) async fn yield_now() {
     .await;
 }
 
-/// Longest sleep of [`hold_back`] before it asks whether to go on.
+/// Longest sleep of [`hold_back`] between two checks of `goes_on`.
 const SLEEP_NS: u64 = 1_000_000_000;
 
-/// Sleeps until `bytes` moved since `begin_ns` are within a rate, or the work is not to go on.
+/// Sleeps until `bytes` moved since `begin_ns` are within a rate, or `goes_on` is false.
 pub(crate) async fn hold_back(shard: &Shard, begin_ns: u64, bytes: u64, bytes_per_s: u64, goes_on: impl Fn() -> bool) {
     let due = Duration::from_secs_f64(bytes as f64 / bytes_per_s as f64);
     let due_ns = begin_ns.saturating_add(u64::try_from(due.as_nanos()).unwrap_or(u64::MAX));

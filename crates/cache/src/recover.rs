@@ -6,14 +6,14 @@
 //!
 //! # How it works
 //! [`read_superblock`] takes the newer of the two valid slots. After a completed checkpoint both slots hold that
-//! checkpoint, so damage to one brings no older state back. [`replay`] reads the snapshot to its end and the log to
-//! the commit of the wanted checkpoint, and puts every record into a [`Batch`], which passes them on, those of one disk
-//! and key in their order. Half a million records at a time are sorted by key first, which keeps accesses to the index
-//! local. What follows the commit was never promised and is not applied; only the numbers of its commits are read, for
-//! later ones must be higher.
+//! checkpoint, so damage to one brings no older state back. [`replay`] reads the snapshot to its end and the log to the
+//! commit of the wanted checkpoint, and puts every record into a [`Batch`], which passes them on, those of one disk and
+//! key in their order. Half a million records at a time are sorted by key first, which keeps accesses to the index
+//! local. Records after the commit were never promised and are not applied; only the numbers of commits among them are
+//! read, because later ones must be higher.
 //!
-//! Disks are read side by side, into one batch: what a disk says of a key names places of that disk only, so the order of
-//! records of two disks says nothing.
+//! Disks are read side by side, into one batch: a disk's records name only places on that disk, so the order of records
+//! of two disks does not matter.
 //!
 //! # Limits
 //! One disk is read from front to back, 2 MiB at a time; sorting takes 20 MB of memory. A disk that does not answer a
@@ -90,7 +90,7 @@ pub(crate) struct Found {
     pub(crate) block: Box<Superblock>,
     /// Its slot: the next superblock goes to the other one first.
     pub(crate) slot: usize,
-    /// What is wrong with the other slot, if it should hold a superblock.
+    /// The damage of the other slot, if it should hold a superblock.
     pub(crate) damage: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! The roster: the members of a cache, where their disks were found, and the numbers that new disks get.
 //!
 //! # Why
-//! What belongs to a disk that is added, forgotten or found again changes together. It is changed here.
+//! The records of a disk that is added, forgotten or found again change together. They are changed here.
 //!
 //! # How it works
 //! A member is known by its identity (`guid`). A disk that was opened has a *source*: its path, and its *slot*, its
@@ -33,13 +33,13 @@ pub(crate) struct Roster {
     sources: Mutex<HashMap<u128, (DiskSource, u16)>>,
     /// Sources that may be those of members without one.
     unread: Mutex<Vec<(DiskSource, u16)>>,
-    /// Why disks that are looked for left the cache, by identity.
+    /// Why absent disks left the cache, by identity.
     losses: Mutex<HashMap<u128, String>>,
     /// Slots that disks to be added may take, the next one last.
     free_slots: Mutex<Vec<u16>>,
     /// The first slab number not yet used.
     next_slab: AtomicU32,
-    /// When absent disks are looked for again.
+    /// Time of the next search for absent disks.
     pub(crate) look_again_ns: AtomicU64,
 }
 
@@ -120,7 +120,7 @@ impl Roster {
         lock(&self.sources).get(&guid).cloned()
     }
 
-    /// Keeps why a disk left the cache, for the time when it is looked for.
+    /// Keeps the reason why a disk left the cache, as long as it is absent.
     pub(crate) fn note_loss(&self, guid: u128, why: String) {
         lock(&self.losses).insert(guid, why);
     }
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!([0; 3].map(|_| roster.take_slot()), [Some(2), Some(3), None]);
     }
 
-    /// The sources were kept, and looked at again whenever another disk was missing; their slots were lost.
+    /// The sources were kept, and read again whenever another disk was missing; their slots were lost.
     #[test]
     fn what_could_not_be_read_is_forgotten_with_the_last_member_that_it_may_be() {
         let roster = Roster::new(0);

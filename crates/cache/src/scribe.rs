@@ -140,8 +140,9 @@ impl Engine {
         }
     }
 
-    /// Fails a disk that does not take its metadata: what it holds cannot be trusted after a crash. A disk that is known
-    /// to take no writes stays as it is: it serves its hits, or is emptied. Returns whether the write succeeded.
+    /// Fails a disk that does not take its metadata: its blocks cannot be trusted after a crash. The state of a disk
+    /// that is known to take no writes does not change: it serves hits, or is emptied. Returns whether the write
+    /// succeeded.
     pub(crate) fn judge_metadata<T>(&self, disk: &CacheDisk, end: &io::Result<T>) -> bool {
         if let Err(error) = end
             && disk.takes_metadata()

@@ -1,4 +1,4 @@
-//! Scrubbing: reads what is stored, and removes what is damaged.
+//! Scrubbing: reads all blocks, and removes damaged ones.
 //!
 //! # Why
 //! Damage to a block that is rarely read stays undetected until a reader needs the block and gets a miss. A scrub
@@ -6,7 +6,7 @@
 //!
 //! # How it works
 //! A pass over the index reads all blocks at a rate that the caller gives, in the class of evacuation, and like moves
-//! only as fast as hits allow. If a checksum is wrong, the index is asked again: the block may have been moved or
+//! only as fast as hits allow. If a checksum is wrong, the index is queried again: the block may have been moved or
 //! replaced during the read. If not, it is removed.
 //!
 //! # Limits

@@ -8,8 +8,8 @@
 //! All disks are written in one pass over the index, beside all other I/O. Each disk's log moves to a fresh slab
 //! (`DiskLog::begin_snapshot`), every entry goes to the snapshot of its block's disk, and chunks are written as they
 //! fill, in the class of checkpoints. The next checkpoint names the new snapshots. Entries that change during the pass
-//! are also in the log, which is replayed after the snapshot. A disk that runs short of free slabs has its log cut sooner
-//! (`space`), and one that many short lives have left with many slabs at the next opening.
+//! are also in the log, which is replayed after the snapshot. A disk that runs short of free slabs has its log cut
+//! sooner (`space`), and one that many short lives have left with many slabs at the next opening.
 //!
 //! # Limits
 //! Writes the whole index each time the log has grown by twice its size: every record is written about 1.5 times.
@@ -67,11 +67,11 @@ impl Engine {
         shard.spawn(work).detach();
     }
 
-    /// Writes snapshots, and the checkpoint that names them, if the lives before this one have left too few slabs: perhaps
-    /// this life is as short as theirs were.
+    /// Writes snapshots, and the checkpoint that names them, if the lives before this one have left too few slabs:
+    /// perhaps this life is as short as theirs were.
     pub(crate) async fn shorten_inherited_logs(self: &Arc<Engine>, shard: &Shard) {
         if self.wants_snapshot(Engine::is_short_of_slabs) && self.write_snapshots(shard, || false).await {
-            // If it fails, the disks know why, and the next one names the snapshots.
+            // If it fails, the disks' health has the reason, and the next one names the snapshots.
             let _ = self.checkpoint(shard).await;
         }
     }
@@ -93,12 +93,12 @@ impl Engine {
         let (limit, slab_bytes) =
             (self.long_log_bytes(disk.identity.number), u64::from(self.identity.geometry.slab_bytes));
         let log = lock(&disk.log);
-        // Every opening begins a slab, so many short lives make a log long though it has few bytes.
+        // Every opening begins a slab: after many short lives, a log is long though it has few bytes.
         log.replay_bytes() > limit || log.replay_slabs() as u64 > limit.div_ceil(slab_bytes) + 3
     }
 
-    /// Returns whether a disk has fewer free slabs than its metadata needs, and a snapshot would free some: all of the log
-    /// but the last.
+    /// Returns whether a disk has fewer free slabs than its metadata needs, and a snapshot would free some: all of the
+    /// log but the last.
     pub(crate) fn is_short_of_slabs(&self, disk: &CacheDisk) -> bool {
         let number = disk.identity.number;
         let needed = self.slabs_needed(number);
@@ -133,7 +133,7 @@ impl Engine {
         }
 
         if !cursor.is_done() {
-            // Stopping: what was begun is not used, and its slabs are free after the next opening.
+            // Stopping: incomplete snapshots are not used, and their slabs are free after the next opening.
             return false;
         }
         for mut to in growing {

@@ -8,14 +8,15 @@
 //! `target_free_blocks_pct` of the capacity is kept free, counting the space that the next checkpoint will free. A
 //! pass over the index evicts entries older than a cutoff, and continues where the last one stopped.
 //!
-//! Each disk keeps slabs in reserve for its metadata. With fewer free than it needs, a snapshot cuts its log (`snapshot`), or, if
-//! that would free nothing, slabs are emptied; with one or none, the disk takes no blocks until the next checkpoint.
+//! Each disk keeps slabs in reserve for its metadata. With fewer free than it needs, a snapshot cuts its log
+//! (`snapshot`), or, if that would free nothing, slabs are emptied; with one or none, the disk takes no blocks until
+//! the next checkpoint.
 //!
 //! # Limits
 //! Evicted space can be reused only after the next checkpoint.
 //!
 //! # Example
-//! 1 TiB of which 5 % should be free and 4 % are: 1.5 % are evicted, from the oldest 5 %.
+//! Of 1 TiB, 5 % should be free, and 4 % are: 1.5 % are evicted, from the oldest 5 %.
 
 use crate::disk::CacheDisk;
 use crate::engine::{Engine, add};
@@ -25,18 +26,18 @@ use crate::key::KeyHash;
 use crate::race::yield_now;
 use crate::sync::{lock, read};
 
-/// What eviction frees beyond the target, as a part of the capacity.
+/// Space that eviction frees beyond the target, as a part of the capacity.
 const EVICTION_BATCH: f64 = 0.005;
 
 /// The oldest part of the capacity, from which eviction takes its blocks: enough that it visits only about 20 entries
 /// for each one evicted, even if it needs to free little. It stops once it has freed enough.
 const EVICTION_PASS: f64 = 0.05;
 
-/// Part of the capacity that must be free beyond the target before a full cache counts as one that fills: more than a pass
-/// of eviction frees. A disk was added, or much was removed.
+/// Part of the capacity that must be free beyond the target before a full cache counts as one that fills: more than a
+/// pass of eviction frees. A disk was added, or much was removed.
 const NOT_FULL: f64 = 0.1;
 
-/// What a log grows by while a snapshot and a checkpoint are written: 25,000 inserts, each with an eviction.
+/// Growth of a log while a snapshot and a checkpoint are written: 25,000 inserts, each with an eviction.
 const LOG_GROWTH_BYTES: u64 = 1 << 20;
 
 /// Free slabs that each disk keeps, however small: for its log, and for a snapshot.
@@ -53,10 +54,10 @@ const LOW_SPACE: f64 = 0.4;
 pub(crate) struct SlabsNeeded {
     /// For its next snapshot, and the log that goes on beside it.
     pub(crate) for_snapshot: u32,
-    /// These, and what the log grows by until the checkpoint that frees the part before the snapshot. With fewer, a snapshot
+    /// These, and the log's growth until the checkpoint that frees the part before the snapshot. With fewer, a snapshot
     /// is due however short the log is.
     pub(crate) urgent: u32,
-    /// These, and what a log has before it counts as long.
+    /// These, and the slabs that a log takes before it counts as long.
     pub(crate) in_all: u32,
 }
 
@@ -81,8 +82,8 @@ impl Engine {
         freeing as f64 >= target * 0.1 && (was_refused || free < target * LOW_SPACE)
     }
 
-    /// Reserves free slabs of each disk for its log and its next snapshot. Blocks never take them; if they have, because
-    /// the index has grown since, the slabs with the fewest blocks are emptied.
+    /// Reserves free slabs of each disk for its log and its next snapshot. Blocks never take them; if they have,
+    /// because the index has grown since, the slabs with the fewest blocks are emptied.
     pub(crate) fn set_reserves(&self) {
         for disk in self.all_disks().iter().filter(|disk| disk.takes_metadata()) {
             let number = disk.identity.number;
@@ -119,7 +120,7 @@ impl Engine {
         SlabsNeeded { for_snapshot, urgent: urgent.min(most), in_all: in_all.min(most) }
     }
 
-    /// Keeps blocks from a disk while its log needs what is free until the next checkpoint.
+    /// Keeps blocks from a disk while its log needs the free slabs until the next checkpoint.
     pub(crate) fn spare_log(&self, disk: &CacheDisk) {
         let number = disk.identity.number;
         let mut alloc = lock(&self.alloc);

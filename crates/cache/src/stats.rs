@@ -1,4 +1,4 @@
-//! What a cache has done and how it is, as plain data: counters that only grow, per disk and kind of I/O.
+//! Statistics of a cache, as plain data: counters that only grow, per disk and kind of I/O, and the state of the disks.
 //!
 //! # Why
 //! `cache iostat`, `cache hits`, `cache status` and a program's own metrics all show the same numbers, collected once,
@@ -141,7 +141,7 @@ impl IoCounters {
     }
 }
 
-/// What one disk has done of one kind of I/O.
+/// The counters of one disk and one kind of I/O.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct IoStats {

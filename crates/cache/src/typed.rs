@@ -1,7 +1,7 @@
 //! Keys and values of a program's own types.
 //!
 //! # Why
-//! A program thinks in its types, and the cache stores bytes. Without this module every program writes the code between
+//! A program has its own types, and the cache stores bytes. Without this module every program writes the code between
 //! the two, and only some check that a block belongs to the key that was asked for.
 //!
 //! # How it works
@@ -128,9 +128,9 @@ impl<K: Code, V: Code> TypedCache<K, V> {
         self.cache.remove(&encoded(key)).await
     }
 
-    /// Returns the value of `key`. If it is not cached, calls `fetch` once for all that want it at the same time, and
-    /// begins to insert the result; see [`BlockCache::get_or_fetch`]. Where the cache has a block of another key with the
-    /// same hash, each caller fetches for itself.
+    /// Returns the value of `key`. If it is not cached, calls `fetch` once for all concurrent callers, and begins to
+    /// insert the result; see [`BlockCache::get_or_fetch`]. Where the cache has a block of another key with the same
+    /// hash, each caller fetches for itself.
     ///
     /// # Errors
     /// As [`BlockCache::get_or_fetch`].
@@ -149,8 +149,8 @@ impl<K: Code, V: Code> TypedCache<K, V> {
             return Ok(value);
         }
 
-        // The block is that of another key with this hash, or of an older encoding. The origin has answered, whether the
-        // cache takes the value or not.
+        // The block is that of another key with this hash, or of an older encoding. The origin has answered, whether
+        // the cache takes the value or not.
         let value = fetch().await.map_err(FetchError::Origin)?;
         let _ = self.cache.insert(&key, &block_of(&key, &value)).await;
         Ok(value)

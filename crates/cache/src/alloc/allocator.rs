@@ -23,7 +23,7 @@ use crate::entry::{Extent, MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabId, UNIT_BYTES};
 pub(super) struct Disk {
     pub(super) number: u16,
     pub(super) is_writable: bool,
-    /// The log needs what is free until the next checkpoint.
+    /// The log needs the free slabs until the next checkpoint.
     pub(super) has_tight_log: bool,
     pub(super) reserve_slabs: u32,
     pub(super) slabs: u32,
@@ -39,7 +39,7 @@ pub(super) struct Disk {
     /// Slabs with freeing units, and slabs with leaving units.
     pub(super) freeing: BTreeSet<SlabId>,
     pub(super) leaving: BTreeSet<SlabId>,
-    /// Slabs being emptied, and what is allocated in them.
+    /// Slabs being emptied, and the units allocated in them.
     pub(super) evacuating: BTreeSet<SlabId>,
     pub(super) evacuating_units: u64,
 }
@@ -58,8 +58,8 @@ pub(super) struct Range {
     pub(super) slabs: Vec<Slab>,
 }
 
-/// What was known of a disk that was removed. Freeing that memory takes milliseconds: without the allocator's lock, and in
-/// parts ([`Removed::drop_some`]).
+/// The allocator's state of a removed disk. Freeing that memory takes milliseconds: without the allocator's lock, and
+/// in parts ([`Removed::drop_some`]).
 #[must_use]
 pub(crate) struct Removed {
     ranges: Vec<Range>,
@@ -192,7 +192,7 @@ impl Allocator {
         &mut self.disks[index]
     }
 
-    /// Forgets all slabs of a disk, and returns what was known of them. Later frees of its space do nothing.
+    /// Forgets all slabs of a disk, and returns their state. Later frees of its space do nothing.
     pub(crate) fn remove_disk(&mut self, disk: u16) -> Removed {
         let ranges: Vec<Range> = self.ranges.extract_if(.., |range| range.place.disk == disk).collect();
         for place in ranges.iter().map(|range| range.place) {
@@ -210,7 +210,7 @@ impl Allocator {
         }
     }
 
-    /// Sets whether a disk takes no new blocks until the next checkpoint, because its log needs what is free.
+    /// Sets whether a disk takes no new blocks until the next checkpoint, because its log needs the free slabs.
     pub(crate) fn set_tight_log(&mut self, disk: u16, yes: bool) {
         if let Some(disk) = self.disk_mut(disk) {
             disk.has_tight_log = yes;

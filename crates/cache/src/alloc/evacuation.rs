@@ -73,7 +73,7 @@ impl Allocator {
                 break;
             }
             let room = &mut survey.room_units[bucket];
-            // Not if it was emptied since, or begun anew, or has been filled with what has room nowhere else.
+            // Not if it was emptied since, or is used again, or holds blocks that have no room elsewhere.
             let is_wanted = |data: &&Data| {
                 let counts = data.space.counts();
                 let has_room = counts.allocated == 0 || u64::from(counts.free + counts.allocated) <= *room;
@@ -88,8 +88,8 @@ impl Allocator {
         victims
     }
 
-    /// Chooses `count` more slabs of a disk to be emptied, those with the fewest blocks first and open ones last, whether
-    /// or not other slabs have room: the disk needs them.
+    /// Chooses `count` more slabs of a disk to be emptied, those with the fewest blocks first and open ones last,
+    /// whether or not other slabs have room: the disk needs them.
     pub(crate) fn empty_some(&mut self, disk: u16, count: u32) {
         if count == 0 {
             return;
@@ -101,8 +101,8 @@ impl Allocator {
         }
     }
 
-    /// Frees the slab of a disk with the fewest blocks at once, and returns it: for a cache that is being opened, whose caller
-    /// forgets these blocks.
+    /// Frees the slab of a disk with the fewest blocks at once, and returns it: for a cache that is being opened, whose
+    /// caller forgets these blocks.
     pub(crate) fn clear_one(&mut self, disk: u16) -> Option<SlabId> {
         let (_, allocated_units, slab) = self.begun_slabs(disk).min()?;
         self.end_data(slab);

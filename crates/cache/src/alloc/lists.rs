@@ -2,9 +2,9 @@
 //!
 //! # How it works
 //! A slab of blocks is in exactly one list, its [`Place`]; only [`Allocator::put`] moves it. A checkpoint visits only
-//! the slabs in which something was freed, and those only when it is durable: what left with it is free then, and the
-//! slab gets a new rank, or is free itself if it is empty. That is done in parts, because inserts wait for the allocator:
-//! with 10^8 blocks it would take 14 to 27 ms.
+//! the slabs in which something was freed, and those only when it is durable: then the space that left with it is free,
+//! and the slab gets a new rank, or is free itself if it is empty. That is done in parts, because inserts wait for the
+//! allocator: with 10^8 blocks it would take 14 to 27 ms.
 //!
 //! # Example
 //! A slab of 128 slots is filled while open, then passed over. 40 of its blocks are freed, a checkpoint begins and
@@ -15,15 +15,15 @@ use super::slab::{Data, Place, Slab, Space};
 use crate::config::Placement;
 use crate::entry::SlabId;
 
-/// Parts of maps that a finished checkpoint visits at a time: those of 200 slabs of 32 MiB with slots of 8 KiB, which take
-/// some 200 us, because they are not in the CPU's cache.
+/// Parts of maps that a finished checkpoint visits at a time: those of 200 slabs of 32 MiB with slots of 8 KiB, which
+/// take some 200 us, because they are not in the CPU's cache.
 pub(super) const PARTS_AT_ONCE: usize = 4000;
 
-/// Parts that a slab counts as, besides those of its map: it is found, and listed anew.
+/// Parts that a slab counts as, besides those of its map: it is found, and listed again.
 pub(super) const PARTS_OF_SLAB: usize = 16;
 
 impl Allocator {
-    /// Begins a checkpoint: it will free what has been freed until now. A checkpoint under way is aborted first.
+    /// Begins a checkpoint, which will free the space that is freeing now. A checkpoint under way is aborted first.
     pub(crate) fn begin_checkpoint(&mut self) {
         while self.abort_some() {}
         for disk in &mut self.disks {
@@ -58,8 +58,8 @@ impl Allocator {
         self.disks.iter_mut().enumerate().find_map(|(index, disk)| Some((index, disk.leaving.pop_first()?)))
     }
 
-    /// Frees a part of the space that left with a durable checkpoint: it can be allocated again. Adds the slabs that are
-    /// free now to `emptied`. Returns whether there is more.
+    /// Frees a part of the space that left with a durable checkpoint: it can be allocated again. Adds the slabs that
+    /// are free now to `emptied`. Returns whether there is more.
     pub(crate) fn finish_some(&mut self, emptied: &mut Vec<SlabId>) -> bool {
         let mut parts = 0;
         while parts < PARTS_AT_ONCE {

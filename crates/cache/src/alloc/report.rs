@@ -65,9 +65,9 @@ pub struct SlabReport {
     pub metadata_slabs: u32,
     /// Unused slabs.
     pub free_slabs: u32,
-    /// Slabs in the order in which they are opened: the unused ones, then those of blocks by bucket, the emptiest first,
-    /// and those alike by number; without slabs of metadata and those being emptied. [`Placement::Discriminant`] draws
-    /// lots between those alike instead, [`Placement::Load`] follows the order on each disk by itself.
+    /// Slabs in the order in which they are opened: the unused ones, then those of blocks by bucket, the emptiest
+    /// first, and those alike by number; without slabs of metadata and those being emptied. [`Placement::Discriminant`]
+    /// draws lots between those alike instead, [`Placement::Load`] follows the order on each disk by itself.
     ///
     /// [`Placement::Discriminant`]: crate::Placement::Discriminant
     /// [`Placement::Load`]: crate::Placement::Load

@@ -23,8 +23,8 @@ use crate::entry::{Extent, SlabId, UNIT_BYTES};
 /// longer blocks need the others. Other inserts wait for the allocator meanwhile.
 pub(super) const RANKED_AT_ONCE: usize = 64;
 
-/// Most slabs that are opened on a disk for one block; in the next 256 its successor may find room. Each takes 0.4 us, and
-/// 24,500 of them, as a terabyte has, took 7 to 9 ms.
+/// Most slabs that are opened on a disk for one block; in the next 256 its successor may find room. Each takes 0.4 us,
+/// and 24,500 of them, as a terabyte has, took 7 to 9 ms.
 pub(super) const OPENED_AT_ONCE: usize = 256;
 
 /// The disks whose slabs may be opened for a block.

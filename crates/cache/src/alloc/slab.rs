@@ -11,8 +11,8 @@
 //!   adjacent.
 //! - [`Ranges`]: free ranges in order; the search continues where the last one ended (next fit), and wraps once.
 //!
-//! Freed space waits twice: `freeing` until a checkpoint begins, `leaving` until that checkpoint is durable. A checkpoint
-//! begins without a visit to the slabs: each learns of it ([`Space::follow`]) when it is touched next.
+//! Freed space waits twice: `freeing` until a checkpoint begins, `leaving` until that checkpoint is durable. A
+//! checkpoint begins without a visit to the slabs: each learns of it ([`Space::follow`]) when it is touched next.
 //!
 //! # Limits
 //! A map of slots takes three bits a slot. A map of ranges grows with fragmentation: the worst case is every other
@@ -77,7 +77,7 @@ pub(super) struct Counts {
 pub(super) struct Space {
     counts: Counts,
     map: Map,
-    /// Number of the checkpoint that `leaving` belongs to. Once a later one has begun, what is `freeing` is leaving.
+    /// Number of the checkpoint that `leaving` belongs to. Once a later one has begun, `freeing` units are leaving.
     begun: u64,
 }
 
@@ -154,7 +154,7 @@ impl Space {
         is_allocated
     }
 
-    /// Moves to leaving what was freed before checkpoint number `begun` began, unless that is done.
+    /// Marks as leaving the units that were freed before checkpoint number `begun` began, unless that is done.
     pub(super) fn follow(&mut self, begun: u64) {
         if std::mem::replace(&mut self.begun, begun) == begun {
             return;

@@ -1,15 +1,17 @@
 //! The pace of a disk's data writes: as fast as its hits allow.
 //!
 //! # Why
-//! Shares divide what a disk does next. A hit that meets a flash die which is being programmed, or a cache that is being
-//! written out, waits for that whatever its shares are. Only fewer writes help: as many as hits can bear, no fewer.
+//! Shares divide the work that a disk does next. A hit that meets a flash die which is being programmed, or a cache
+//! that is being written out, waits for that whatever its shares are. Only fewer writes help: as many as the latency of
+//! hits allows, no fewer.
 //!
 //! # How it works
-//! Hits that no data write was near are *quiet*: their p99 is what the disk can do. Of the others, [`LATE_PART`] may take
-//! longer than `slowdown` times that. Every one that is late slows writes down by [`STEP`], every one in time speeds
-//! them up by a little, so the rate settles where that part is late; no window has to be chosen that suits the number of
-//! hits a second. (Robbins and Monro, "A Stochastic Approximation Method", 1951.) Writes begin at that rate, and so do
-//! reads of blocks that are moved: many at once would keep hits waiting as writes do.
+//! Hits that no data write was near are *quiet*: their p99 is the best that the disk can do. Of the others,
+//! [`LATE_PART`] may take longer than `slowdown` times that. Every one that is late slows writes down by [`STEP`],
+//! every one in time speeds them up by a little, so the rate settles where that part is late; no window has to be
+//! chosen that suits the number of hits a second. (Robbins and Monro, "A Stochastic Approximation Method", 1951.)
+//! Writes begin at that rate, and so do reads of blocks that are moved: many at once would keep hits waiting as writes
+//! do.
 //!
 //! A cache that never rests would never see a quiet hit. So writes *pause* for [`PAUSE_NS`] if there have been hits
 //! enough to judge by and the quiet p99 is unknown or old.
@@ -27,7 +29,7 @@ use plimsoll::core::Histogram;
 /// Part by which one late hit slows writes down: small enough that chance moves the rate by a few percent only.
 const STEP: f64 = 0.02;
 
-/// Part of the hits that may be late: of one in a hundred, what chance leaves.
+/// Part of the hits that may be late: less than one in a hundred, with a margin for chance.
 const LATE_PART: f64 = 0.007;
 
 /// Slowest pace, in bytes per second: a sixth of a hard disk, a hundredth of a flash disk.
@@ -39,7 +41,7 @@ const UNLIMITED_BYTES_PER_S: f64 = 16e9;
 /// Time after a write in which hits may still wait for its end inside the disk, in nanoseconds.
 const QUIET_AFTER_NS: u64 = 20_000_000;
 
-/// Quiet hits of which the p99 is taken.
+/// Quiet hits whose p99 is taken.
 const QUIET_HITS: u64 = 1000;
 
 /// Length of a pause, in nanoseconds, and the least time between two.
@@ -174,7 +176,7 @@ impl Pace {
     fn learn(&mut self, now_ns: u64, took_ns: u64) {
         self.quiet.record(took_ns);
         if self.quiet.count() >= QUIET_HITS {
-            // A p99 of so few is uncertain by a few percent.
+            // The p99 of this few hits is uncertain by a few percent.
             let seen_ns = self.quiet.percentile(99.0);
             self.quiet_p99_ns = Some(self.quiet_p99_ns.map_or(seen_ns, |before_ns| before_ns / 2 + seen_ns / 2));
             self.quiet.clear();
@@ -197,7 +199,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
     const RUN_BYTES: u64 = 256 << 10;
-    /// What the disk of these tests writes in a second.
+    /// Write bandwidth of the disk of these tests.
     const DISK_BYTES_PER_S: f64 = 1e9;
 
     /// A disk with hits each 50 us and as many writes as the pace lets begin.
@@ -222,7 +224,7 @@ mod tests {
         }
 
         /// Runs for a while. Returns bytes written a second, and the part of the hits that took longer than 1.5 times
-        /// what they take alone.
+        /// their time alone.
         fn run(&mut self, how_long_ms: u64) -> (f64, f64) {
             let end_ns = self.now_ns + how_long_ms * MS;
             let (mut bytes, mut hits, mut late) = (0, 0.0, 0.0);

@@ -1,16 +1,17 @@
 //! How fast a disk writes.
 //!
 //! # Why
-//! Placement gives each disk the blocks that it can write, so it needs the ratios of their speeds.
+//! Placement gives each disk as many blocks as it can write, so it needs the ratios of the disks' speeds.
 //!
 //! # How it works
-//! A configured speed holds. Else it is measured over [`SPEED_WINDOW_NS`] in which more was waiting than the disk took.
+//! A configured speed holds. Otherwise it is measured over [`SPEED_WINDOW_NS`] during which the disk has a backlog.
 //!
 //! # Limits
 //! A disk that never had a backlog counts as [`UNKNOWN_BYTES_PER_S`].
 //!
 //! # Example
-//! Two disks of which nothing was said get the same blocks until one of them has had a backlog for a quarter of a second.
+//! Two disks without configured speeds get equally many blocks until one of them has had a backlog for a quarter of a
+//! second.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -38,7 +39,8 @@ const UNKNOWN_BYTES_PER_S: f64 = 500e6;
 /// Length of a speed measurement, in nanoseconds.
 const SPEED_WINDOW_NS: u64 = 250_000_000;
 
-/// Backlog that shows saturation: a disk that had as much during a whole measurement wrote as fast as it can.
+/// Backlog that shows saturation: a disk that had at least this backlog during a whole measurement wrote as fast as it
+/// can.
 const BUSY_BYTES: u64 = 2 << 20;
 
 impl Speed {

@@ -1,10 +1,10 @@
 //! Operations in flight: how many, and since when the oldest read has been.
 //!
 //! # Why
-//! A disk that hangs ends nothing, so it is known only by what has begun.
+//! On a disk that hangs no operation ends, so only the beginnings of operations reveal it.
 //!
 //! # Limits
-//! The age of a read is known to a tenth of a second, and to 6.3 s at most.
+//! The age of a read is known to a tenth of a second, up to 6.3 s.
 //!
 //! # Example
 //! A read that began 2.35 s ago is 2.2 or 2.3 s old.
@@ -58,7 +58,7 @@ const READ_AGES: usize = 64;
 /// Resolution of ages, in nanoseconds.
 const READ_AGE_NS: u64 = 100_000_000;
 
-/// A read in flight, until dropped.
+/// A read in flight; counted until dropped.
 pub(super) struct Watched<'a> {
     disk: &'a CacheDisk,
     shard: &'a Shard,

@@ -70,9 +70,9 @@ pub(super) struct Writes {
     is_called: bool,
     /// A task waits until the next run is due.
     is_timed: bool,
-    /// What the lane served last had sent before.
+    /// `sent` of the lane that was served last, as it was before.
     sent: f64,
-    /// What to call at the ends of the runs in flight, by their numbers.
+    /// The functions to call at the ends of the runs in flight, by the runs' numbers.
     ends: HashMap<u64, Vec<WriteDone>>,
     next_run: u64,
 }
@@ -141,7 +141,7 @@ impl Writes {
         Some(run)
     }
 
-    /// Takes a run out of its lane. Returns what to call; nothing if the disk parted meanwhile.
+    /// Takes a run out of its lane. Returns the functions to call; none if the disk parted meanwhile.
     fn end_run(&mut self, sent: Sent) -> Vec<WriteDone> {
         if let Some(lane) = self.lanes.get_mut(sent.lane) {
             lane.in_flight -= 1;
@@ -189,7 +189,7 @@ impl Lane {
     }
 }
 
-/// What the home shard has to do for the writes of a disk.
+/// Work of the home shard for the writes of a disk.
 enum Duty {
     /// To send the runs that may go now: a job on its way to the shard.
     Call,
@@ -200,8 +200,8 @@ enum Duty {
 }
 
 /// A duty that the home shard has not done yet. Dropped undone, because the shard has ended or had no room for the job,
-/// it fails the writes that depend on it: what they call at their ends holds the cache, which the queue would keep for
-/// ever, and whoever waits for them.
+/// it fails the writes that depend on it. Otherwise the queue would hold them for ever, and with them the cache, which
+/// their end functions hold, and their waiting callers.
 struct Errand {
     /// `None` once it is done.
     disk: Option<Arc<CacheDisk>>,

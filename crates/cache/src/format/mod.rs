@@ -12,8 +12,8 @@
 //! 1 MiB    the slabs: blocks (without headers), or chunks of a stream
 //! ```
 //! [`superblock`] names the disk and its cache, and says where its two streams begin. [`stream`] is the form of both:
-//! the snapshot holds the entries of all blocks on that disk, the log what has happened since. All numbers are
-//! little-endian, all checksums CRC-32C (Castagnoli, as in RFC 3720).
+//! the snapshot holds the entries of all blocks on that disk, the log the changes since. All numbers are little-endian,
+//! all checksums CRC-32C (Castagnoli, as in RFC 3720).
 //!
 //! # Limits
 //! Nothing here reads or writes disks, or knows which generation is valid: several disks decide that together.

@@ -1,4 +1,4 @@
-//! The superblock: which disk of which cache this is, and where its log and snapshot begin.
+//! The superblock: identifies the disk and its cache, and locates the beginnings of its log and snapshot.
 //!
 //! # Why
 //! A cache that opens a device must know that the device is its own before it writes one byte, must find the newest
@@ -52,8 +52,8 @@ use crate::entry::{MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabId};
 /// Offsets of the two slots on a disk, in bytes.
 pub(crate) const SLOT_OFFSETS: [u64; 2] = [0, 32 << 10];
 
-/// Offset of a place of [`SLOT_BYTES`] between the slots and the slabs that holds nothing but zeros: a write of it changes
-/// nothing, and shows whether the disk takes writes.
+/// Offset of a place of [`SLOT_BYTES`] between the slots and the slabs that holds nothing but zeros: a write of it
+/// changes nothing, and shows whether the disk takes writes.
 pub(crate) const PROBE_OFFSET: u64 = 48 << 10;
 
 /// Size of a slot, in bytes: no sector is larger, so no two slots share one.

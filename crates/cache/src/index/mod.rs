@@ -8,11 +8,11 @@
 //!
 //! # How it works
 //! - 256 shards by the first byte of the hash, each a [`table`] behind a mutex.
-//! - [`recency`]: a clock of bytes used. It chooses what is evicted (by age, without a list) and draws the curve of
+//! - [`recency`]: a clock of bytes used. It chooses the blocks to evict (by age, without a list) and draws the curve of
 //!   hits by cache size.
 //! - *Ghosts* are entries whose data was evicted, or never stored ([`Index::reject_first`]): they have no place (slab
-//!   [`SlabId::END`]), but keep tick and length, so that the curve extends beyond the real size. Their bytes are bounded
-//!   by a share of the capacity; the oldest are dropped first.
+//!   [`SlabId::END`]), but keep tick and length, so that the curve extends beyond the real size. Their bytes are
+//!   bounded by a share of the capacity; the oldest are dropped first.
 //! - *Inserts in flight.* [`Index::begin_insert`] returns a token before the data is written; [`Index::finish_insert`]
 //!   takes the token afterwards. Of several inserts and removals of a key, the one that *began* last wins: an earlier
 //!   one that ends later is superseded, and a block that a caller removed does not come back.
@@ -202,7 +202,7 @@ impl Index {
         Index { shards: (0..INDEX_SHARDS).map(shard).collect(), recency, ghost_share }
     }
 
-    /// Changes the capacity. Entries stay; the curve of hits starts anew.
+    /// Changes the capacity. Entries stay; the curve of hits starts over.
     pub(crate) fn set_capacity(&self, capacity_bytes: u64) {
         self.clear_curve();
         self.recency.set_capacity(capacity_bytes, share_bytes(capacity_bytes, self.ghost_share));
@@ -317,8 +317,8 @@ impl Index {
         Finish::Indexed { displaced }
     }
 
-    /// Ends an insert with a ghost instead of a block, if the key is unknown and the insert is the newest. Returns whether
-    /// it did.
+    /// Ends an insert with a ghost instead of a block, if the key is unknown and the insert is the newest. Returns
+    /// whether it did.
     pub(crate) fn reject_first(&self, hash: &KeyHash, token: Token, len_bytes: u32) -> bool {
         let (mut shard, now) = self.lock(hash.shard());
         let rest = hash.rest();

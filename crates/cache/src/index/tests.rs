@@ -548,7 +548,7 @@ fn hits_long_after_the_last_1023_ticks_count_at_their_real_distance() {
     index.clear_curve();
     assert!(matches!(index.lookup(&hash(511)), Found::Block(_)));
     let first = index.curve().hits.iter().position(|hits| *hits > 0).expect("it is on the curve");
-    // 128 blocks used since, and 128 beside it: 1 to 2 MiB, and its whole group at the most 4 MiB.
+    // 128 blocks used since, and 128 beside it: 1 to 2 MiB, and its whole group at most 4 MiB.
     assert!((6..=24).contains(&first), "{first}");
     assert_sums_agree(&index);
 }

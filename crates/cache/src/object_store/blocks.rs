@@ -22,8 +22,8 @@ pub trait Blocks: Send + Sync + 'static {
     /// neither wait nor call the wrapper.
     fn touch(&self, key: &[u8]) -> bool;
 
-    /// Begins to store a block, and returns at once. `class` as in [`Blocks::get`]. Drops `writing` when `get` and `touch`
-    /// find the block, or when it is known that it is not stored: until then readers have it from the wrapper.
+    /// Begins to store a block, and returns at once. `class` as in [`Blocks::get`]. Drops `writing` when `get` and
+    /// `touch` find the block, or when it is known that it is not stored: until then readers have it from the wrapper.
     fn insert(&self, key: &[u8], value: Block, class: Option<Class>, writing: Writing);
 
     /// Begins to remove a block, and returns at once. A `get` that begins later may still return it: the wrapper does
@@ -57,7 +57,7 @@ impl IoClass {
     }
 }
 
-/// The kind of read whose class is asked for.
+/// The kind of a read that is classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReadOp {
     /// `get_opts`, and everything built on it.

@@ -67,9 +67,9 @@ impl CachedStoreBuilder {
         self.meta_ttl(Duration::MAX)
     }
 
-    /// Sets how long beyond `meta_ttl` known metadata serve reads while the store does not answer; zero by default: such
-    /// reads fail. Blocks that are not cached still cannot be read, and reads with a condition still fail. A store that
-    /// did not answer is not asked for metadata again for a second, for objects that are known.
+    /// Sets how long beyond `meta_ttl` known metadata serve reads while the store does not answer; zero by default:
+    /// such reads fail. Blocks that are not cached still cannot be read, and reads with a condition still fail. A store
+    /// that did not answer is not asked for metadata again for a second, for objects that are known.
     #[must_use]
     pub fn stale_while_down(mut self, longest: Duration) -> CachedStoreBuilder {
         self.options.stale_for = longest;

@@ -3,9 +3,9 @@
 //! # How it works
 //! Fetches under way are in a map by block key (`flying`). Each is a shared future that all its waiters may drive, so
 //! none depends on another's being polled. The map holds it weakly. A fetch takes its blocks out of the map when it
-//! ends, or when its last reader is dropped. What it has fetched is in memory (`flying`) until it is written. A write may
-//! end between a reader's look-up and the moment at which that reader would begin a fetch: what has come into the cache
-//! meanwhile is looked up again.
+//! ends, or when its last reader is dropped. Fetched blocks are in memory (`flying`) until they are written. A write
+//! may end between a reader's look-up and the moment at which that reader would begin a fetch: blocks that are cached
+//! by then are looked up again.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -61,13 +61,13 @@ struct Part {
     fetching: Fetching,
 }
 
-/// Where blocks that look-ups have not returned come from.
+/// The sources of blocks that look-ups have not returned.
 struct Joined {
     /// The fetches that will return them.
     parts: Vec<Part>,
-    /// Those that have come into the cache.
+    /// Blocks that are cached by now.
     come: Vec<u64>,
-    /// Those that are being written into the cache.
+    /// Blocks that are being written into the cache.
     written: Vec<(u64, Bytes)>,
 }
 
@@ -159,7 +159,7 @@ impl Reader {
         (found, missing)
     }
 
-    /// Reads missing blocks from the origin, or from the cache if they have come into it since their look-up.
+    /// Reads missing blocks from the origin, or from the cache if they are cached by now.
     fn obtain(self, missing: Vec<Missing>) -> BoxFuture<'static, Result<Vec<(u64, Bytes)>, ReadError>> {
         let obtain = async move {
             let Joined { parts, come, written } = self.join(missing);
@@ -212,7 +212,7 @@ impl Reader {
                     parts.push(Part { id: flight.id, blocks: Vec::new(), first_block: 0, fetching });
                     own.push(block);
                 }
-                // Asked in the order in which a block goes, so that none is missed on its way: fetch, write, cache.
+                // Checked in the order of a block's stages, so that none is missed between them: fetch, write, cache.
                 None => match flying.written(&key).filter(|_| self.class.read_hits) {
                     Some(bytes) => written.push((block, Bytes::from(bytes.clone()))),
                     None if !was_cached && self.core.cache.touch(&key) => come.push(block),

@@ -2,15 +2,16 @@
 //!
 //! # How it works
 //! A fetch enters its blocks as writes before it takes them out of the map of fetches, and the cache ends a write when
-//! the block can be read. So a reader that holds the lock finds each block of a fetch in one of the two, or in the cache.
+//! the block can be read. So a reader that holds the lock finds each block of a fetch in one of the two, or in the
+//! cache.
 //!
 //! # Limits
 //! The lock is never held while a shared future could be dropped: its end takes the same lock. A block stays in memory
 //! while it is written: at most as many bytes as the cache admits at a time.
 //!
 //! # Example
-//! A disk hangs with the write of a block that was just fetched. Readers get the block from memory until the cache gives
-//! the write up; the next one fetches it.
+//! A disk hangs with the write of a block that was just fetched. Readers get the block from memory until the cache
+//! gives the write up; the next one fetches it.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -32,7 +33,7 @@ pub(super) enum Failure {
 pub(super) type Fetched = Result<Bytes, Arc<Failure>>;
 pub(super) type Fetching = Shared<BoxFuture<'static, Fetched>>;
 
-/// What is under way, by block key.
+/// Fetches and writes under way, by block key.
 #[derive(Clone, Default)]
 pub(super) struct InFlight(Arc<Mutex<Flying>>);
 
@@ -41,7 +42,7 @@ pub(super) struct Flying {
     next_id: u64,
     /// Fetches.
     pub(super) blocks: HashMap<Vec<u8>, Flight>,
-    /// What is being written, with the number of the newest write.
+    /// Blocks that are being written, with the number of the newest write.
     writes: HashMap<Vec<u8>, (u64, Block)>,
 }
 
@@ -52,8 +53,8 @@ pub(super) struct Flight {
     pub(super) admit: Arc<AtomicBool>,
 }
 
-/// A write under way. Until it is dropped, readers get the block from it, and nobody fetches the block: drop it when the
-/// cache returns the block, or when it is known that it will not.
+/// A write under way. Until it is dropped, readers get the block from it instead of fetching it: drop it when the cache
+/// returns the block, or when it is known that it will not.
 pub struct Writing {
     in_flight: InFlight,
     key: Vec<u8>,

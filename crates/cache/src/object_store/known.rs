@@ -116,7 +116,7 @@ impl Known {
         former.map(|(former, _)| former).filter(|former| !former.is(&object.meta))
     }
 
-    /// Forgets an object, and rejects answers to requests under way. Returns what was known.
+    /// Forgets an object, and rejects answers to requests under way. Returns its last known state.
     pub(super) fn invalidate(&self, location: &Path) -> Option<Arc<Object>> {
         let mut stripe = self.stripe(location);
         *stripe += 1;
@@ -129,7 +129,7 @@ impl Known {
         self.invalidations.iter().for_each(|stripe| *lock(stripe) += 1);
     }
 
-    /// Returns the locations of all objects. None is locked meanwhile, and what is learned meanwhile may be among them.
+    /// Returns the locations of all objects. None is locked meanwhile, and objects learned meanwhile may be among them.
     pub(super) fn locations(&self) -> impl Iterator<Item = Path> {
         self.objects.iter().map(|(location, _)| location)
     }

@@ -7,20 +7,20 @@
 //!
 //! # How it works
 //! A read is cut into blocks. Blocks in the cache ([`Blocks`]) are taken from there. Missing blocks that lie close
-//! together are fetched with one range request of up to 4 MiB, and inserted into the cache while the reader already
-//! has them. A block that another reader is fetching is not fetched again: both wait for the same request, and each
-//! drives it when it is polled, so a reader that stops reading holds up no other. Until the cache has written a block, which
-//! may take long on a disk that hangs, readers have it from memory. `get_ranges` is one such read for
-//! all of its ranges. Answers are always streams, so that code that limits or schedules reads sees all of them.
+//! together are fetched with one range request of up to 4 MiB, and inserted into the cache while the reader already has
+//! them. A block that another reader is fetching is not fetched again: both wait for the same request, and each drives
+//! it when it is polled, so a reader that stops reading holds up no other. Until the cache has written a block, which
+//! may take long on a disk that hangs, readers have it from memory. `get_ranges` is one such read for all of its
+//! ranges. Answers are always streams, so that code that limits or schedules reads sees all of them.
 //!
 //! The cache never fails a read: a block that it cannot return, for whatever reason, is fetched.
 //!
 //! Each read has an [`IoClass`]: the class in which its hits are read, whether cached blocks are used at all, and
 //! whether missing blocks are inserted. It comes from the `Extensions` of `GetOptions`, or from a hook
-//! ([`CachedStoreBuilder::classify`]) that knows a program's own tags. `get_ranges` has no options: what runs under
-//! [`with_extensions`] gives it some.
+//! ([`CachedStoreBuilder::classify`]) that knows a program's own tags. `get_ranges` has no options: [`with_extensions`]
+//! provides extensions to the reads of a future.
 //!
-//! What is written is cached when it is first read, or at once, if [`CachedStoreBuilder::keep_puts`] says so.
+//! A written object is cached when it is first read, or at once, if [`CachedStoreBuilder::keep_puts`] says so.
 //! [`CachedStore::warm`] brings an object into the cache, and keeps it there if it is called now and then.
 //!
 //! # What a reader sees when objects change
@@ -29,17 +29,17 @@
 //! notice the change:
 //!
 //! * By default (`meta_ttl` zero) each read first asks the store for the object's metadata. A read that begins after a
-//!   change has ended sees the change, whoever made it.
+//!   change has ended sees the change, even one by another program.
 //! * With a `meta_ttl`, metadata are trusted for that time. A change made elsewhere, a deletion too, may go unnoticed
 //!   for as long. If objects never change (SSTs, Parquet files), say so ([`CachedStoreBuilder::immutable`]).
-//! * With [`CachedStoreBuilder::stale_while_down`], what is cached is also read while the store does not answer.
+//! * With [`CachedStoreBuilder::stale_while_down`], cached blocks are also read while the store does not answer.
 //! * A put, multipart upload, copy, rename or delete through this wrapper is seen by every read that begins after it
 //!   has ended, whatever the `meta_ttl`. It also removes the old blocks from the cache, for objects of up to 65,536
 //!   blocks; blocks of larger ones age out.
 //! * Reads with a condition (`if_match` ...) always ask the store, which decides; reads of a named version bypass the
 //!   cache.
 //! * An answer is never a mixture of two states of an object. If the object changes while the answer is being read, the
-//!   read begins anew if nothing was handed out yet, and otherwise fails with [`::object_store::Error::Generic`].
+//!   read starts over if nothing was handed out yet, and otherwise fails with [`::object_store::Error::Generic`].
 //!
 //! A store without etags and versions, whose clock does not distinguish two changes of equal size, can hide a change
 //! from this wrapper as from any HTTP cache; so can a local file system that gives a new file the inode number, time

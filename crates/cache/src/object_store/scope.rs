@@ -1,7 +1,7 @@
 //! Extensions for reads that have no options.
 //!
 //! # Why
-//! `ObjectStore::get_ranges` takes no options, and what reads Parquet files calls nothing else; other libraries call
+//! `ObjectStore::get_ranges` takes no options, and readers of Parquet files call nothing else; other libraries call
 //! `get_opts` with options of their own. The class of a query would be lost there.
 //!
 //! # How it works
@@ -66,7 +66,7 @@ fn exchange(extensions: &mut Extensions) {
     CURRENT.with_borrow_mut(|current| std::mem::swap(current, extensions));
 }
 
-/// Returns the options of a read, with the extensions of its surroundings if it has none.
+/// Returns the options of a read, with the thread's extensions if it has none.
 pub(super) fn options_of(mut options: GetOptions) -> GetOptions {
     if options.extensions.is_empty() {
         options.extensions = CURRENT.with_borrow(Extensions::clone);

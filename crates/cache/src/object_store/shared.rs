@@ -106,8 +106,8 @@ impl Core {
         (0..if blocks <= MAX_REMOVED_BLOCKS { blocks } else { 0 }).map(|block| object.block_key(block))
     }
 
-    /// Returns the object as it is, or, unless `is_fresh`, as it was at most a time to live ago; longer ago if the store
-    /// is down and stale reads are wanted.
+    /// Returns the object as it is, or, unless `is_fresh`, as it was at most a time to live ago; longer ago if the
+    /// store is down and stale reads are wanted.
     ///
     /// # Errors
     /// The store's: not found, a condition that does not hold, and so on.

@@ -1,4 +1,4 @@
-//! The store itself: reads. What writes do is in `writes`.
+//! The store itself: reads. Writes are in `writes`.
 
 use std::fmt;
 use std::ops::Range;
@@ -88,19 +88,20 @@ impl CachedStore {
 
     /// Forgets the metadata of all objects below `prefix`, as [`CachedStore::invalidate`] does: for a table that was
     /// dropped or replaced. Blocks of objects whose metadata are no longer known stay, and are read again only if the
-    /// object is the same as before. Visits all objects whose metadata are known, and lets other tasks run meanwhile; if
-    /// the future is dropped, the rest stays.
+    /// object is the same as before. Visits all objects whose metadata are known, and lets other tasks run meanwhile;
+    /// if the future is dropped, the rest stays.
     pub async fn invalidate_prefix(&self, prefix: &Path) {
         self.0.invalidate_prefix(prefix).await;
     }
 
-    /// Brings an object, or `options.range` of it, into the cache. What is missing is fetched; what is there becomes as
-    /// new as if it had just been read, without I/O. Call it again now and then for what must stay: an object that is
-    /// warmed within as many bytes of use as the cache holds is not evicted. Returns the bytes fetched; a cache that
-    /// rejects first uses, or has no room for writes in flight, does not keep all of them.
+    /// Brings an object, or `options.range` of it, into the cache. Missing blocks are fetched; cached ones become as
+    /// new as if they had just been read, without I/O. An object that is warmed at least once in as many bytes of use
+    /// as the cache holds is not evicted. Returns the bytes fetched; a cache that rejects first uses, or has no room
+    /// for writes in flight, does not keep all of them.
     ///
     /// # Errors
-    /// The store's; that the object was changed meanwhile; or that `options` name a version: such reads bypass the cache.
+    /// The store's; that the object was changed meanwhile; or that `options` name a version: such reads bypass the
+    /// cache.
     pub async fn warm(&self, location: &Path, options: GetOptions) -> Result<u64> {
         if options.version.is_some() {
             let source = "reads of a named version bypass the cache".into();
@@ -123,7 +124,7 @@ impl CachedStore {
         Reader { core: self.0.clone(), object, class, extensions: extensions.clone() }
     }
 
-    /// Reads through the cache. Returns `None` if the read must bypass it. Begins anew if the object changes.
+    /// Reads through the cache. Returns `None` if the read must bypass it. Starts over if the object changes.
     async fn try_get(&self, location: &Path, options: &GetOptions) -> Result<Option<GetResult>> {
         let class = (self.0.options.classify)(&options.extensions, ReadOp::Get, location);
         for attempt in 0..ATTEMPTS {
@@ -189,7 +190,7 @@ impl CachedStore {
         reader.read_range(window).await.map_err(|error| self.failed(&location, error))
     }
 
-    /// Notes why a read that cannot begin anew has failed. Returns its error.
+    /// Records the failure of a read that cannot start over. Returns its error.
     fn failed(&self, location: &Path, error: ReadError) -> Error {
         match error {
             ReadError::Origin(error) => self.0.note_error(location, error),

@@ -5,18 +5,18 @@
 //! classes.
 //!
 //! # How it works
-//! One disk is filled with blocks of 16 KiB, half of which are then used again. Blocks of 8 KiB are inserted as fast
-//! as the cache takes them. Eviction leaves every slab half full, so the cache has to evacuate slabs of 16 KiB blocks
-//! to make room for the others. Hits come at random times, at a modest rate, on young blocks: first on the idle cache,
-//! then beside all that, where only shares hold writes back, and where hits do (the default). Then the same with blocks
-//! of one size, which need no evacuation.
+//! One disk is filled with blocks of 16 KiB; half of them are then used again. Blocks of 8 KiB are inserted as fast as
+//! the cache takes them. Eviction leaves every slab half full, so the cache has to evacuate slabs of 16 KiB blocks to
+//! make room for the others. Hits come at random times, at a modest rate, on young blocks: first on the idle cache,
+//! then beside all that, with writes limited only by shares, and with writes limited by hits (the default). Then the
+//! same with blocks of one size, which need no evacuation.
 //!
 //! # Limits
 //! The disk is that of i4i.2xlarge, and the scheduler knows its figures. Hits are as long as the inserted blocks.
 //!
 //! # Example
 //! At 1000 shares for hits, and 300 and 100 for fills and evacuation, hits that take an eighth of the disk wait only
-//! for what is in the disk already: for dies that are being programmed.
+//! for operations that are in the disk already: for dies that are being programmed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -7,7 +7,7 @@
 //! # How it works
 //! A [`Scenario`] of `plimsoll-sim`, but what runs is a real [`BlockCache`](crate::BlockCache) on real shards, under a
 //! [`SimRuntime`](plimsoll::SimRuntime) in virtual time (`stage`). `hot_disk` is the experiment of seed 003: three
-//! placements; `slow_disk` and `busy_cache` are what the cache promises for its hits.
+//! placements; `slow_disk` and `busy_cache` test the cache's promises for its hits.
 //!
 //! # Limits
 //! The simulated disks keep no contents: all values are zeros, and no cache can be reopened. Computing takes no virtual

@@ -1,4 +1,4 @@
-//! Hits on eight disks, one of which has half the speed of the others.
+//! Hits on eight disks, where one has half the speed of the others.
 //!
 //! # Why
 //! If blocks are spread evenly, reads are spread evenly, and the slowest disk limits all. Placement by load gives each
@@ -35,7 +35,7 @@ use crate::stats::IoKind;
 /// Number of disks; the last is the slow one.
 const DISKS: usize = 8;
 
-/// How much is stored and read.
+/// The amounts stored and read.
 #[derive(Clone, Copy)]
 struct Scale {
     /// Number of keys, and how many of them are in memory.
@@ -201,8 +201,8 @@ fn shuffle(order: &mut [u32], random: &mut Rng) {
     }
 }
 
-/// Reads at random times, `per_s` a second. Returns the duration of each read begun during the measurement, and the number
-/// of misses.
+/// Reads at random times, `per_s` a second. Returns the duration of each read begun during the measurement, and the
+/// number of misses.
 async fn look_up(
     stage: &Stage,
     popularity: &Popularity,

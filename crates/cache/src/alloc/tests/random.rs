@@ -27,7 +27,7 @@ enum Step {
     Writable(u16, bool),
     Reserve(u16, u32),
     Expand(u16),
-    /// Removes the disk; it may return with what it had.
+    /// Removes the disk; it may return with its blocks.
     Remove(u16, bool),
 }
 
