@@ -1,4 +1,4 @@
-//! A program that reads and writes by itself, on threads of its own, and has the scheduler decide who may go.
+//! A program that makes its own reads, on its own threads, and asks the scheduler before each.
 //!
 //! Queries read, a backup reads the whole file, both through a gate; the backup has a tenth of the shares. Tokio's
 //! `spawn_blocking` takes the same closures: a `Gate` is cheap to clone and may be used from any thread.
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = File::open(path)?;
     let len_bytes = file.metadata()?.len().max(4096);
 
-    // What the disk can do: `plimsoll tune` measures it.
+    // The disk's limits, which `plimsoll tune` measures.
     let figures = FourFigures {
         read_iops: Rate::per_second(20_000),
         write_iops: Rate::per_second(20_000),
@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let mut buffer = vec![0; 4 << 20];
             let mut at = 0;
             while !is_over.load(Ordering::Relaxed) {
-                // A long call goes in as many pieces as the disk's latency goal wants.
+                // The disk's latency goal decides into how many pieces a long call is split.
                 let read = backup_gate.transfer(backup, Op::Read, buffer.len(), |offset, len| {
                     file.read_at(&mut buffer[offset..offset + len], at + offset as u64)
                 });

@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let queries = table.in_class(query);
     queries.write_all_at(0, b"ahoy".repeat(1024)).await?;
-    // Any range, past the page cache and without a copy. A read that is given up leaves the queue.
+    // Any range, past the page cache and without a copy. Dropping the future removes the read from the queue.
     let read = queries.read_exact_at(401, 3);
     assert_eq!(&tokio::time::timeout(std::time::Duration::from_secs(10), read).await??[..], b"hoy");
     merged.await??;

@@ -9,15 +9,15 @@
 //! ([`crate::backend::Backend::register_memory`]), so that the kernel need not look up the pages at every operation.
 //! The allocation lives until its last buffer is dropped, on any thread; the backend then forgets the region.
 //!
-//! Many buffers that are made together are in a mapping of their own, in huge pages if the kernel has some
-//! (`/sys/kernel/mm/transparent_hugepage/enabled` is not `never`). A request from ordinary pages has a segment for every
-//! 4 KiB, one from a huge page has one; a virtual disk took three times as long for the former. Registering makes it worse:
-//! pages that stay pinned are moved first, and are no longer neighbours.
+//! Long regions have their own mapping, in huge pages if the kernel has some
+//! (`/sys/kernel/mm/transparent_hugepage/enabled` is not `never`). A request from ordinary pages has a segment per 4
+//! KiB, one from a huge page has one in all; a virtual disk took three times as long for the former. Registration makes
+//! it worse: the kernel moves pages before it pins them, so they are no longer contiguous.
 //!
 //! # Limits
 //! A buffer does not grow. A registered buffer is cheaper only on the backend that registered it; elsewhere it is an
-//! ordinary one. Single buffers are in ordinary pages: a huge one may have to be compacted first, which would stop a shard
-//! that makes a buffer for each request.
+//! ordinary one. Single buffers are in ordinary pages: the kernel may have to compact memory for a huge page, which
+//! would stall a shard that makes a buffer for each request.
 //!
 //! # Example
 //! ```
@@ -44,8 +44,8 @@ pub const DEFAULT_ALIGN_BYTES: usize = 4096;
 /// Length of a huge page, in bytes: that of x86-64, and of arm64 with pages of 4 KiB.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Least length of memory for several buffers that gets whole huge pages, in bytes: of shorter ones more than three quarters
-/// would be unused.
+/// Shortest region that gets whole huge pages, in bytes: a shorter one would leave over three quarters of its page
+/// unused.
 const HUGE_LEAST_BYTES: usize = HUGE_PAGE_BYTES / 4;
 
 /// Why a buffer could not be made.
@@ -143,12 +143,12 @@ impl Allocation {
         Ok(Allocation { ptr, align_bytes, source: Source::Heap(layout), region: None })
     }
 
-    /// Returns zeroed memory in whole huge pages where the kernel has some. A mapping of its own, because the advice holds for
-    /// addresses: memory of the heap would keep it after it is freed.
+    /// Returns zeroed memory in whole huge pages if the kernel has some. Uses a separate mapping: the advice belongs to
+    /// addresses, so heap memory would keep it after it is freed.
     fn in_huge_pages(len_bytes: usize) -> Result<Allocation, BufferError> {
         let none = BufferError::OutOfMemory { len_bytes };
         let pages_bytes = len_bytes.checked_next_multiple_of(HUGE_PAGE_BYTES).ok_or(none)?;
-        // A page more, for a start at the begin of one.
+        // One page more, so that the memory can begin at a page boundary.
         let map_bytes = pages_bytes.checked_add(HUGE_PAGE_BYTES).ok_or(none)?;
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping at an address that the kernel chooses; the value made here owns it until its drop.
@@ -157,12 +157,15 @@ impl Allocation {
         let skipped_bytes = start.as_ptr().align_offset(HUGE_PAGE_BYTES);
         // SAFETY: less than a huge page, and the mapping is longer than that.
         let ptr = unsafe { start.add(skipped_bytes) };
-        // Refused without huge pages: ordinary ones do.
+
+        // If the kernel refuses this, the pages are ordinary ones.
         // SAFETY: advice about whole pages of the mapping above, which changes no byte and ends with the mapping.
         unsafe { libc::madvise(ptr.as_ptr().cast(), pages_bytes, libc::MADV_HUGEPAGE) };
-        // The kernel makes the pages here, not at the first requests.
-        // SAFETY: inside the mapping, which nobody else knows yet.
+
+        // The kernel allocates the pages here, not at the first requests.
+        // SAFETY: inside the mapping, which only this function can reach until it returns.
         unsafe { ptr.write_bytes(0, len_bytes) };
+
         let (align_bytes, source) = (DEFAULT_ALIGN_BYTES, Source::Mapping(start, map_bytes));
         Ok(Allocation { ptr, align_bytes, source, region: None })
     }
@@ -182,8 +185,8 @@ impl Drop for Allocation {
             // uses it: its buffer would have kept this value.
             Source::Heap(layout) => unsafe { dealloc(self.ptr.as_ptr(), layout) },
             Source::Mapping(start, map_bytes) => {
-                // SAFETY: mapped in `in_huge_pages`, owned by this value alone, and unmapped only here, whole. No operation
-                // uses it: its buffer would have kept this value.
+                // SAFETY: mapped in `in_huge_pages`, owned by this value alone, and unmapped only here, whole. No
+                // operation uses it: its buffer would have kept this value.
                 unsafe { libc::munmap(start.as_ptr().cast(), map_bytes) };
             }
         }
@@ -213,9 +216,9 @@ impl AlignedBuf {
         Ok(Self { ptr: owner.ptr, len_bytes, owner: Some(Arc::new(owner)), region: None })
     }
 
-    /// Returns `count` buffers of `len_bytes` zeros each, aligned to [`DEFAULT_ALIGN_BYTES`], in one region, which takes whole
-    /// huge pages (2 MiB each, also of what may be locked) if it has at least a quarter of one. Registers the region with
-    /// `backend` if possible; otherwise [`Buffers::not_registered`] has the reason.
+    /// Returns `count` buffers of `len_bytes` zeros each, aligned to [`DEFAULT_ALIGN_BYTES`], in one region. A region
+    /// of at least a quarter of a huge page takes whole ones (2 MiB each, which count as locked memory). Registers the
+    /// region with `backend` if possible; otherwise [`Buffers::not_registered`] has the reason.
     ///
     /// # Errors
     /// See [`BufferError`].
@@ -229,7 +232,8 @@ impl AlignedBuf {
         };
 
         // SAFETY: the allocation owns the region, and drops it before it frees the memory. Only the buffers below name
-        // it, each keeps the allocation, and the submitter of an operation keeps its buffer until it has come back.
+        // it, each keeps the allocation, and the submitter of an operation keeps its buffer until its completion is
+        // reaped.
         let not_registered = match unsafe { backend.register_memory(owner.ptr.as_ptr(), all_bytes) } {
             Ok(region) => {
                 owner.region = Some(region);
@@ -311,7 +315,7 @@ impl fmt::Debug for AlignedBuf {
     }
 }
 
-/// A part of an [`AlignedBuf`] that owns the whole: the result of a read of any range, without a copy.
+/// A part of an [`AlignedBuf`], which it owns whole: the result of a read of any range, without a copy.
 ///
 /// It is a slice of bytes; `bytes::Bytes::from_owner` takes it directly.
 ///

@@ -6,7 +6,7 @@
 //!
 //! # How it works
 //! Every change raises an epoch. A shard compares the epoch once a turn (one load of a line that is only written by
-//! changes) and copies the table if it has risen.
+//! changes) and copies the table if the epoch has risen.
 //!
 //! # Limits
 //! At most 65,535 classes and groups in the life of a registry. Queued requests of a removed class end with
@@ -59,7 +59,7 @@ pub enum ClassError {
     NotEmpty(String),
     /// All 65,535 numbers have been used.
     TooMany,
-    /// The part of the requests that a latency target names is not above 0 and below 1; holds it.
+    /// The quantile of a latency target is not above 0 and below 1; holds the quantile.
     BadQuantile(String),
 }
 
@@ -123,7 +123,7 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// Returns a registry with the default class alone.
+    /// Returns a registry that has only the default class.
     #[must_use]
     pub fn new() -> Classes {
         let default = ClassInfo::new("default", None, 100, false);
@@ -178,7 +178,7 @@ impl Classes {
     /// Changes the quality of service of a class or group, on every disk and in all shards, while they run.
     ///
     /// # Errors
-    /// [`ClassError::Unknown`]; [`ClassError::BadQuantile`] for a latency target that no class can have.
+    /// [`ClassError::Unknown`]; [`ClassError::BadQuantile`] if the target's quantile is not above 0 and below 1.
     pub fn set_qos(&self, class: Class, qos: Qos) -> Result<(), ClassError> {
         if let Some(target) = qos.latency_target
             && !(target.quantile > 0.0 && target.quantile < 1.0)
@@ -228,13 +228,13 @@ impl Classes {
         self.0.epoch.load(Ordering::Acquire)
     }
 
-    /// Raises the epoch: shards read the table again, and the other state that follows the epoch.
+    /// Raises the epoch, so that shards read the table again, and other state that the epoch covers.
     pub(crate) fn changed(&self) {
         self.0.epoch.fetch_add(1, Ordering::Release);
     }
 
     fn table(&self) -> MutexGuard<'_, Vec<ClassInfo>> {
-        // The table is whole after every single change, so a panic elsewhere leaves no half-made change.
+        // The table is complete after every change, so a panic elsewhere leaves it valid.
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,9 +6,9 @@
 //!
 //! # How it works
 //! [`run`] makes a fresh backend for every check, in a scratch directory that it makes and removes. A check passes, is
-//! skipped with a reason (a file system without `fallocate`, say), or fails with what it saw. [`assert_passed`] prints
-//! the skipped ones and panics with the names of the failed ones. No check hangs: a completion that does not come
-//! within [`PATIENCE_NS`] is a failure.
+//! skipped with a reason (such as a file system without `fallocate`), or fails with its observation. [`assert_passed`]
+//! prints the skipped ones and panics with the names of the failed ones. No check hangs: a completion that does not
+//! come within [`PATIENCE_NS`] is a failure.
 //!
 //! # Limits
 //! It detects writes to memory only shortly after a backend was dropped, not long after. In every check the buffers are
@@ -61,7 +61,7 @@ pub enum Outcome {
     Passed,
     /// The check could not be tried here; the reason.
     Skipped(String),
-    /// The backend breaks the contract; what the check saw.
+    /// The backend breaks the contract; the check's observation.
     Failed(String),
 }
 
@@ -131,7 +131,7 @@ fn run_one(make: Make<'_>, dir: &Path, index: usize, check: Check) -> Verdict {
 /// Prints the skipped checks of `backend`, one line each.
 ///
 /// # Panics
-/// If a check failed, with the names of all that did and what they saw.
+/// If a check failed; the message has the name and the observation of each failed one.
 pub fn assert_passed(backend: &str, results: &[CheckResult]) {
     let mut failed = String::new();
     for result in results {

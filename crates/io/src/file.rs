@@ -2,13 +2,14 @@
 //!
 //! A [`SharedFile`] is a path, its open options, and once opened, the open file. The first shard that uses it (or calls
 //! [`Reactor::open`](crate::Reactor::open)) opens the path for all shards; the others attach the same open file to
-//! their backends, because a ring knows only its own file numbers. If the path later leads to another file, nothing
-//! changes. After a failed open, the next use tries again. When the last reference is dropped, the shards that have the
+//! their backends, because a ring knows only its own file numbers. If the path later leads to another file, that has no
+//! effect. After a failed open, the next use tries again. When the last reference is dropped, the shards that have the
 //! file get a message to close it; the descriptor is closed once the last of them, and of the operations in flight, has
 //! released it.
 //!
-//! A file keeps no topology alive. Shards, handles and [`File`](crate::File)s do; after the last of them a file can only
-//! be dropped. So a request that no shard will ever take, and that waits in the topology's mail, ends with the topology.
+//! A file does not keep its topology alive. Shards, handles and [`File`](crate::File)s do; after the last of them a
+//! file can only be dropped. So a request in the topology's mail that no shard will ever take is dropped with the
+//! topology.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,9 +17,9 @@ use std::sync::{Mutex, PoisonError, Weak};
 
 use crate::backend::{Backend, FileId, FileInfo, OpenOptions, OpenedFile, explained};
 
-/// The topology that made a file, in the form that the file knows.
+/// The topology that made a file: the calls that the file makes to it.
 pub(crate) trait FileOwner: Send + Sync {
-    /// Closes a file that has no references any more on the shards of `open_on`, and frees its number.
+    /// Closes a file without references on the shards of `open_on`, and frees its number.
     fn retire(&self, number: u32, uid: u64, open_on: &[u16]);
 }
 

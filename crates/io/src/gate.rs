@@ -2,27 +2,27 @@
 //!
 //! # Why
 //! A database with its own thread pool, a program in C, a task of Tokio's `spawn_blocking`: they make their own system
-//! calls and will not be rewritten for a shard. They can ask before each call, and report its end.
+//! calls and will not be rewritten for a shard. They can ask for admission before each call, and report its end.
 //!
 //! # How it works
-//! [`Gate::enter`] returns a [`Permit`] at once if nothing is before the call and the disk can take it; otherwise it
-//! queues the call in its class and sleeps until then. The thread makes its call; the permit, dropped or
-//! [ended](Permit::end), admits the next ones. A gate is one I/O queue of a disk behind a lock (the queue of
-//! `plimsoll-core` that a shard has too), and one futex per waiting thread. Every thread that enters or leaves does the
-//! scheduling for all, and wakes exactly the threads that are admitted. One waiting thread keeps the time: it sleeps
-//! until the queue's next wake-up, and passes that duty on when it is admitted.
+//! [`Gate::enter`] returns a [`Permit`] at once if no call is ahead and the disk can take this one; otherwise it queues
+//! the call in its class and sleeps until then. The thread makes its call; the permit, dropped or [ended](Permit::end),
+//! admits the next ones. A gate is one I/O queue of a disk behind a lock (the queue of `plimsoll-core` that a shard has
+//! too), and one futex per waiting thread. Every thread that enters or leaves does the scheduling for all, and wakes
+//! exactly the threads that are admitted. One waiting thread keeps the time: it sleeps until the queue's next wake-up,
+//! and passes that duty on when it is admitted.
 //!
-//! If a long call would hold others up, a permit may be for less than was asked: move that much, and enter again for
-//! the rest ([`Gate::transfer`] does). All that the disk takes at once is one permit, so an idle disk gets long calls
-//! whole.
+//! If a long call would delay others, a permit may be for fewer bytes than requested: move those, and enter again for
+//! the rest ([`Gate::transfer`] does). All pieces that the disk takes at once form one permit, so an idle disk gets
+//! long calls whole.
 //!
 //! A gate takes the place of one shard in its [`Topology`]: metrics, traces, the control socket and changes of shares
 //! work as with any shard. Threads of a class are served in the order of their arrival.
 //!
 //! # Limits
-//! One disk per gate. A [`Runtime`](crate::Runtime) on the same topology starts the shards whose place no gate has at that
-//! time: make the gates first. Other disks of the topology should have an I/O queue for each shard, too: requests to a
-//! queue whose coordinator's place a gate has end with `BrokenPipe`.
+//! One disk per gate. A [`Runtime`](crate::Runtime) on the same topology starts only the shards whose place no gate
+//! holds at that time: make the gates first. Other disks of the topology should have an I/O queue for each shard, too:
+//! requests to a queue end with `BrokenPipe` if a gate holds the place of its coordinator.
 //!
 //! A gate costs two uncontended locks and two clock readings per call (`crates/benches` measures them); a thread that
 //! has to wait also pays for being woken. In a trace a piece counts as submitted when it is admitted, so
@@ -124,7 +124,7 @@ impl std::error::Error for GateStartError {}
 pub enum GateError {
     /// There is no such class, or it is a group.
     UnknownClass,
-    /// The most calls allowed wait already ([`DiskSetup::max_requests`](crate::DiskSetup)).
+    /// As many calls wait as [`DiskSetup::max_requests`](crate::DiskSetup) allows.
     Full,
     /// The call would wait longer than its class allows.
     Overloaded {
@@ -190,8 +190,8 @@ impl Gate {
         Inner::new(topology, shard, disk).map(Gate)
     }
 
-    /// Waits until a call of `class` that moves `len_bytes` is admitted, whole or its beginning: [`Permit::len_bytes`]
-    /// tells how much. Signals do not end the wait.
+    /// Waits until a call of `class` that moves `len_bytes` is admitted, wholly or for its first [`Permit::len_bytes`]
+    /// bytes. Signals do not end the wait.
     ///
     /// # Errors
     /// See [`GateError`]: the call was not admitted.
@@ -232,11 +232,11 @@ impl Gate {
     }
 
     /// Moves `len_bytes` through the gate in as many calls of `call(offset, len)` as needed: each moves up to `len`
-    /// bytes from `offset` of the whole, and returns how many. A call that moves fewer is the last. Returns the bytes
-    /// moved in all.
+    /// bytes from `offset` of the transfer, and returns how many. A call that moves fewer is the last. Returns the
+    /// bytes moved in all.
     ///
     /// # Errors
-    /// The error of the first failed call, or of the gate ([`GateError`]), if nothing was moved before it.
+    /// If nothing was moved before: the error of the failed call, or of the gate ([`GateError`]).
     pub fn transfer(
         &self,
         class: Class,
@@ -293,7 +293,7 @@ impl Gate {
         self.0.class_stats(class)
     }
 
-    /// Calls `visit` with the latency histograms of `class`, for each direction in which it has moved anything.
+    /// Calls `visit` with the latency histograms of `class`, for each direction in which the class has moved bytes.
     pub fn class_latencies(&self, class: Class, visit: &mut dyn FnMut(Direction, &Latencies)) {
         self.0.class_latencies(class, visit);
     }
@@ -316,7 +316,7 @@ pub struct Passed {
     pub at_ns: u64,
 }
 
-/// An admitted call. Dropping it ends the call, which then counts as having moved all bytes allowed.
+/// An admitted call. Dropping the permit ends the call, which then counts as having moved all bytes allowed.
 #[must_use = "the call may go only while the permit lives"]
 pub struct Permit<'a> {
     gate: &'a Inner,
@@ -325,7 +325,7 @@ pub struct Permit<'a> {
 }
 
 impl Permit<'_> {
-    /// Returns how many bytes the call may move: all that were asked for, or fewer. 0 for operations that move none.
+    /// Returns the bytes that the call may move: all those requested, or fewer. 0 for operations that move none.
     #[must_use]
     pub fn len_bytes(&self) -> u32 {
         self.admitted.as_ref().map_or(0, Admitted::len_bytes)

@@ -1,7 +1,7 @@
-//! The way from other threads to the shards: jobs, requests and files, from any thread and any executor.
+//! Handles to shards: jobs, requests and files from any thread and any executor.
 //!
 //! # Why
-//! Most programs are no shards: they run on Tokio, or on threads, and still want their I/O scheduled.
+//! Most programs run on Tokio or on other threads, not on shards, and still need their I/O scheduled.
 //!
 //! # How it works
 //! A [`Handle`] reaches one shard ([`Runtime::handle`](crate::Runtime::handle)) or all of them in turn
@@ -137,7 +137,7 @@ impl Handle {
         }
     }
 
-    /// Does one operation: see [`crate::operations`].
+    /// Submits one operation: see [`crate::operations`].
     pub(crate) fn request(
         &self,
         file: &Arc<SharedFile>,

@@ -1,8 +1,8 @@
 //! Messages between shards.
 //!
 //! # Why
-//! Shards share only the state of a disk ([`plimsoll_core::Disk`]). All else that one shard wants of another is a
-//! message: a request for its I/O queue, the answer, a job to run there.
+//! Shards share only the state of a disk ([`plimsoll_core::Disk`]). Everything else between shards is a message: a
+//! request for its I/O queue, the answer, a job to run there.
 //!
 //! # How it works
 //! Each shard has one lock-free queue with many writers and one reader. A writer pushes and then wakes the reader; if
@@ -10,13 +10,13 @@
 //! mailbox: later messages, and those still in it, go back to their senders with an error or are dropped (a dropped
 //! job breaks the channel of its waiter). So no sender waits for a shard that has ended.
 //!
-//! Requests of handles are in a list of their own ([`Inbox`]), in slots from a pool.
+//! Requests of handles are in a separate list ([`Inbox`]), in slots from a pool.
 //!
 //! # Limits
 //! The number of messages is bounded, so an answer always has room. Each request and its answer hold a place in the
-//! bounded table of the shard that asked. Each job or request of a handle holds a [`JobPlace`], of which a shard has as
-//! many as requests under way (without one it is refused, and counted). A question is asked once until it is answered;
-//! a file is closed once. In a turn, a shard reads at most the messages that were there when it began to read.
+//! bounded table of the shard that asked. Each job or request of a handle holds a [`JobPlace`]; a shard has at most as
+//! many as requests under way, and a job without one is refused and counted. A question is not repeated before its
+//! answer; a file is closed once. In a turn, a shard reads at most the messages that were there when it began to read.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -43,10 +43,10 @@ pub(crate) enum Message {
     Done { serial: u64, done: Done },
     /// A job to run on the shard's thread.
     Run(Job),
-    /// A question to the engine itself, which need not run futures.
+    /// A question to the reactor, which answers it without running futures.
     #[cfg(feature = "metrics")]
     Look(Visit),
-    /// The order to close the file with this number and serial, which has no owner any more.
+    /// The order to close the file with this number and unique id, which has no references any more.
     Close { number: u32, uid: u64 },
 }
 
@@ -81,7 +81,7 @@ enum Reach {
 #[derive(Clone)]
 pub(crate) struct Mailboxes {
     peers: Arc<[Peer]>,
-    /// Most jobs and requests of handles that wait for one shard.
+    /// Most jobs and requests of handles that may wait for one shard.
     max_jobs: usize,
 }
 
@@ -98,10 +98,10 @@ impl Mailboxes {
         Mailboxes { peers: (0..shards).map(peer).collect(), max_jobs }
     }
 
-    /// Takes room for a job in the mailbox of `shard`; `None` if too many wait.
+    /// Reserves a place for a job in the mailbox of `shard`; `None` if too many wait.
     pub(crate) fn reserve_job(&self, shard: u16) -> Option<JobPlace> {
         let peer = self.peers.get(usize::from(shard))?;
-        // From now on `place` gives back what was added.
+        // From here on, the drop of `place` undoes this increment.
         let before = peer.jobs.fetch_add(1, Relaxed);
         let place = JobPlace(Arc::clone(&peer.jobs));
         if before >= self.max_jobs {
@@ -116,7 +116,7 @@ impl Mailboxes {
         self.peers.get(usize::from(shard))?.pool.pop()
     }
 
-    /// Gives a slot whose result was taken back to the pool.
+    /// Returns a slot to the pool after its result was taken.
     pub(crate) fn give_back(&self, shard: u16, slot: Arc<Slot>) {
         if let Some(peer) = self.peers.get(usize::from(shard)) {
             // If the pool is full, drops the slot.
@@ -175,7 +175,7 @@ impl Mailboxes {
             *reach = Reach::Gate;
         }
 
-        // Messages that came while a shard was expected here.
+        // These were sent before the gate took the place.
         drop(peer.inbox.take());
         while let Some(message) = peer.messages.pop() {
             self.bounce(message);
@@ -239,7 +239,7 @@ impl Mailboxes {
         }
     }
 
-    /// Answers a request that no shard will read with `EPIPE`, as a handle's; drops every other message.
+    /// Answers a request with `EPIPE`, as no shard will read it; drops every other message.
     fn bounce(&self, message: Message) {
         if let Message::Request { from, serial, request } = message {
             let Request { tag, data, .. } = request;

@@ -1,8 +1,8 @@
 //! An open file for code that runs anywhere: reads of any range, writes, and syncs.
 //!
 //! # Why
-//! A database on Tokio wants to call `read_exact_at(offset, length)` and get bytes, without caring for blocks,
-//! alignment and shards.
+//! A database on Tokio needs a `read_exact_at(offset, length)` that returns bytes, independent of blocks, alignment and
+//! shards.
 //!
 //! # How it works
 //! A [`File`] is a file opened by [`Handle::open`], with a class. A read is widened to the blocks that direct I/O
@@ -71,7 +71,7 @@ pub struct File {
 
 impl Handle {
     /// Opens `path` on the disk that holds it ([`Topology::disk_of`](crate::Topology::disk_of)), in the default class.
-    /// One shard opens it for all, and blocks meanwhile, as for every open. Dropping the future does not undo the open.
+    /// One shard opens it for all, and blocks during the open. Dropping the future does not undo the open.
     ///
     /// # Errors
     /// The system's error, with the path and a remedy; `ENODEV` if no disk of the topology holds the path; or as
@@ -135,12 +135,12 @@ impl File {
         &self.file
     }
 
-    /// Reads `len_bytes` bytes at `offset`, whatever their alignment. Returns fewer only at the end of the file, none
-    /// beyond it.
+    /// Reads `len_bytes` bytes at `offset`, of any alignment. Returns fewer only at the end of the file, none beyond
+    /// it.
     ///
     /// # Errors
-    /// The system's error; a refusal ([`RefusedReason`](crate::RefusedReason)); `WouldBlock` if too much waits already;
-    /// `BrokenPipe` if the shard has stopped; `OutOfMemory`.
+    /// The system's error; a refusal ([`RefusedReason`](crate::RefusedReason)); `WouldBlock` if too many requests wait
+    /// already; `BrokenPipe` if the shard has stopped; `OutOfMemory`.
     pub async fn read_at(&self, offset: u64, len_bytes: usize) -> io::Result<OwnedSlice> {
         let block_bytes = u64::from(self.info.offset_align_bytes.max(1));
         let (from, until) = widened(offset, len_bytes, block_bytes)?;
@@ -171,8 +171,8 @@ impl File {
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
     }
 
-    /// Fills `buffer` from `offset` on, and gives it back with the number of bytes read: fewer only at the end of the
-    /// file. Allocates nothing. For direct I/O `offset` and the buffer's length must be multiples of
+    /// Fills `buffer` from `offset` on, and returns it with the number of bytes read: fewer only at the end of the
+    /// file. Does not allocate. For direct I/O `offset` and the buffer's length must be multiples of
     /// [`FileInfo::offset_align_bytes`], and its address of [`FileInfo::memory_align_bytes`], which [`AlignedBuf::new`]
     /// keeps. The buffer is lost (empty) only if the shard has broken down.
     pub async fn read_buffer_at(&self, offset: u64, buffer: AlignedBuf) -> (io::Result<usize>, AlignedBuf) {
@@ -187,15 +187,16 @@ impl File {
     /// block, then set the length ([`File::set_len`]).
     ///
     /// # Errors
-    /// As [`File::read_at`]; `InvalidInput` if they are not whole blocks; `EBADF` if the file was opened for reading
-    /// only ([`error_number`](crate::backend::error_number)); `WriteZero` if the disk took fewer.
+    /// As [`File::read_at`]; `InvalidInput` if the bytes are not whole blocks; `EBADF` if the file was opened for
+    /// reading only ([`error_number`](crate::backend::error_number)); `WriteZero` if the disk took fewer bytes.
     pub async fn write_all_at(&self, offset: u64, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         let buffer = self.copied(offset, bytes.as_ref())?;
         self.write_buffer_at(offset, buffer).await.0
     }
 
-    /// Writes `buffer` at `offset`, all of it or an error, and gives it back. Allocates and copies nothing. Alignment as
-    /// for [`File::read_buffer_at`], errors as for [`File::write_all_at`]. The buffer is lost (empty) only if the shard has broken down.
+    /// Writes `buffer` at `offset`, all of it or an error, and returns it. Neither allocates nor copies. Alignment as
+    /// for [`File::read_buffer_at`], errors as for [`File::write_all_at`]. The buffer is lost (empty) only if the shard
+    /// has broken down.
     pub async fn write_buffer_at(&self, offset: u64, buffer: AlignedBuf) -> (io::Result<()>, AlignedBuf) {
         if let Err(error) = self.check_writable().and_then(|()| self.check_buffer("write", offset, &buffer)) {
             return (Err(error), buffer);
@@ -208,12 +209,12 @@ impl File {
     /// ([`OpenOptions::directory`]): the names in it.
     ///
     /// # Errors
-    /// The system's error. After one, what is durable is unknown: read it back, or stop using the file.
+    /// The system's error. After an error, the durable part is unknown: read it back, or stop using the file.
     pub async fn sync_all(&self) -> io::Result<()> {
         self.handle.sync(&self.file, self.class, false).await
     }
 
-    /// Makes data durable, as `fdatasync`: as [`File::sync_all`], without metadata that reading back does not need.
+    /// Makes data durable, as `fdatasync`: as [`File::sync_all`], without the metadata that a read does not need.
     ///
     /// # Errors
     /// As [`File::sync_all`].
@@ -240,7 +241,7 @@ impl File {
         self.handle.set_len(&self.file, self.class, len_bytes).await
     }
 
-    /// Gives a range back to the disk; it reads as zeros afterwards.
+    /// Frees the space of a range, which reads as zeros afterwards.
     ///
     /// # Errors
     /// As [`File::set_len`].
@@ -324,7 +325,7 @@ fn too_far(offset: u64, len_bytes: u64) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-/// Returns the smallest range of whole blocks around `len_bytes` bytes at `offset`: its begin and its end.
+/// Returns the smallest range of whole blocks around `len_bytes` bytes at `offset`: its start and its end.
 fn widened(offset: u64, len_bytes: usize, block_bytes: u64) -> io::Result<(u64, u64)> {
     let from = offset / block_bytes * block_bytes;
     let until = offset.checked_add(len_bytes as u64).and_then(|end| end.checked_next_multiple_of(block_bytes));

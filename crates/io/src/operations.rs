@@ -1,5 +1,5 @@
-//! What a [`Shard`] and a [`Handle`] do with a file. Both have the same methods, not a trait that each program would have to
-//! import.
+//! Operations on files for [`Shard`] and [`Handle`]. Both have the same methods, without a trait that programs would
+//! have to import.
 
 use std::io;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::handle::Handle;
 use crate::request::{Data, RequestKind};
 use crate::shard::Shard;
 
-/// Implements the operations for a type that has a `request`. `$errors` is the text of their errors.
+/// Implements the operations for a type with a method `request`. `$errors` documents their errors.
 macro_rules! operations {
     ($of:ident, $errors:literal) => {
         impl $of {
-            /// Reads `buffer.len()` bytes at `offset`, fewer only at the end of the file. Returns the bytes read or the error,
-            /// and the buffer. An error of the kernel has its number ([`std::io::Error::raw_os_error`]); a refusal holds a
-            /// [`RefusedReason`](crate::RefusedReason).
+            /// Reads `buffer.len()` bytes at `offset`, fewer only at the end of the file. Returns the bytes read or the
+            /// error, and the buffer. An error of the kernel has its number ([`std::io::Error::raw_os_error`]); a
+            /// refusal holds a [`RefusedReason`](crate::RefusedReason).
             ///
             /// # Errors
             #[doc = $errors]
@@ -74,7 +74,7 @@ macro_rules! operations {
                 (result, many(data))
             }
 
-            /// Moves `len` bytes, all of them if it writes.
+            /// Moves `len` bytes. A write that moves fewer is an error.
             async fn transfer(
                 &self,
                 file: &Arc<SharedFile>,
@@ -85,10 +85,12 @@ macro_rules! operations {
                 data: Data,
             ) -> (io::Result<usize>, Data) {
                 let Ok(len_bytes) = u32::try_from(len) else { return (Err(too_long()), data) };
+
                 let kind = match direction {
                     Direction::Read => RequestKind::Read { len_bytes },
                     Direction::Write => RequestKind::Write { len_bytes },
                 };
+
                 let (result, data) = self.request(file, class, kind, offset, data).await;
                 let moved = result.and_then(|moved| match direction {
                     Direction::Read => Ok(moved as usize),
@@ -105,7 +107,7 @@ macro_rules! operations {
                 self.request(file, class, RequestKind::Sync { data_only }, 0, Data::None).await.0.map(|_| ())
             }
 
-            /// Gives a range back to the disk; it reads as zeros afterwards.
+            /// Frees the space of a range, which reads as zeros afterwards.
             ///
             /// # Errors
             #[doc = $errors]

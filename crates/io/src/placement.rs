@@ -6,8 +6,8 @@
 //!
 //! # How it works
 //! Shards are numbered by node, those of the first node first. Each node gets shards in proportion to its processors,
-//! and I/O queues in proportion to its shards, at least one (highest averages, d'Hondt's rule: the node with most per
-//! seat gets the next seat). On a node with S shards and Q queues, shard s of the node uses its queue s*Q/S: neighbours
+//! and I/O queues in proportion to its shards, at least one (d'Hondt's rule: the node with the highest size per seat
+//! gets the next seat). On a node with S shards and Q queues, shard s of the node uses its queue s*Q/S: neighbours
 //! share.
 //!
 //! # Limits
@@ -20,11 +20,11 @@
 
 use std::collections::BTreeMap;
 
-/// Processors by the number of their NUMA node, those to be used first in front.
+/// Processors by the number of their NUMA node, in the order in which shards use them.
 pub(crate) type CpusByNode = BTreeMap<u16, Vec<usize>>;
 
-/// Divides `seats` over parties of these `sizes`, each of which gets `least` first. If the sizes together are enough,
-/// no party gets more than its size.
+/// Divides `seats` over parties of these `sizes`; each party first gets `least`. If the sizes together are enough, no
+/// party gets more than its size.
 fn divide(seats: u16, least: u16, sizes: &[usize]) -> Vec<u16> {
     let mut given = vec![least; sizes.len()];
     let given_first = usize::from(least) * sizes.len();
@@ -51,7 +51,7 @@ pub(crate) fn nodes_of_shards(shards: u16, cpus: &CpusByNode) -> Vec<u16> {
     cpus.keys().zip(counts).flat_map(|(node, count)| std::iter::repeat_n(*node, usize::from(count))).collect()
 }
 
-/// Returns a processor of its own for each shard, or `None` if there are fewer processors than shards.
+/// Returns a distinct processor for each shard, or `None` if there are fewer processors than shards.
 pub(crate) fn cpus_of_shards(nodes: &[u16], cpus: &CpusByNode) -> Option<Vec<usize>> {
     let mut left = cpus.clone();
     left.values_mut().for_each(|cpus| cpus.reverse());

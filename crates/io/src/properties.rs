@@ -6,9 +6,9 @@
 //!
 //! # How it works
 //! [`Topology::from_io_properties`] reads the file and makes a [`DiskSetup`] of each entry: the model from its four
-//! figures (form `knee` unless the file says another, IOPS at 4 KiB or the physical block), the optional keys, and the mount points by which
-//! [`Handle::open`](crate::Handle::open) finds the disk of a path. To read from text: [`parse`], then `DiskSetup::from`
-//! on each of its disks.
+//! figures (form `knee` unless the file names another, IOPS at 4 KiB or the physical block), the optional keys, and the
+//! mount points by which [`Handle::open`](crate::Handle::open) finds the disk of a path. To read from text: [`parse`],
+//! then `DiskSetup::from` on each of its disks.
 //!
 //! # Limits
 //! Keys missing from the file keep their defaults; iotune writes neither how reads and writes mix nor the latency of
@@ -40,7 +40,7 @@ pub use plimsoll_properties::io_properties::{DiskProperties, IoProperties, parse
 use crate::class::Classes;
 use crate::topology::{DiskSetup, Topology, TopologyError};
 
-/// Why no topology could be made from a file.
+/// Why a file gave no topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FromPropertiesError {
@@ -86,7 +86,7 @@ impl From<&DiskProperties> for DiskSetup {
     }
 }
 
-/// Returns the model of one entry, with costs of the form `form`; `None`: that of the file, or else `knee`.
+/// Returns the model of one entry, with costs of the form `form`; `None` means the form of the file, or else `knee`.
 #[must_use]
 pub fn disk_config(properties: &DiskProperties, form: Option<CostForm>) -> DiskConfig {
     let form = form.or(properties.form).unwrap_or_default();

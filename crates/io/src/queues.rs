@@ -1,8 +1,8 @@
 //! The I/O queue of one disk on its coordinator, and the program's classes in the disk.
 //!
-//! A registry class becomes one class of the disk, known to all its queues. If queues are fewer than shards it becomes
-//! a group with one equal class per shard ("reads-0, reads-1" of Scylla's first scheduler), so that the classes keep
-//! their ratios and the shards of one class are served equally.
+//! A registry class becomes one class of the disk, known to all its queues. If there are fewer queues than shards, it
+//! becomes a group with one equal class per shard ("reads-0, reads-1" of Scylla's first scheduler), so that the classes
+//! keep their ratios and the shards of one class are served equally.
 
 #[cfg(feature = "metrics")]
 use std::collections::HashMap;
@@ -48,8 +48,8 @@ struct Followed {
 }
 
 impl DiskClasses {
-    /// Makes the disk's classes those of `table`, which was current at `epoch`. `per_shard`: the number of shards over
-    /// which each class is divided, 0 for not divided.
+    /// Changes the disk's classes to those of `table`, which was current at `epoch`. `per_shard` is the number of
+    /// shards over which each class is divided; 0 if it is not divided.
     fn follow(&self, disk: &Disk, epoch: u64, table: &[ClassInfo], per_shard: u16) -> Vec<Node> {
         let mut followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if followed.epoch < epoch {
@@ -62,7 +62,7 @@ impl DiskClasses {
 
 impl Followed {
     fn change(&mut self, disk: &Disk, table: &[ClassInfo], per_shard: u16) {
-        // The last first: a group has a lower number than its members, and must be empty before it is removed.
+        // Last first: a group has a lower number than its members, and must be empty before it is removed.
         for (at, _) in table.iter().enumerate().rev().filter(|(_, info)| info.removed) {
             if let Some(node) = self.nodes.get_mut(at) {
                 remove(disk, std::mem::replace(node, Node::Removed));
@@ -132,7 +132,7 @@ impl Node {
 }
 
 fn remove(disk: &Disk, node: Node) {
-    // The registry removes nothing that has members, so these calls cannot fail.
+    // The registry removes no group with members, so these calls cannot fail.
     if let Node::PerShard(_, classes) = &node {
         for class in classes {
             let _ = disk.remove(*class);
@@ -176,7 +176,7 @@ impl ClassView {
     }
 }
 
-/// The I/O queues of one shard, in the form that a look at all shards reads: a reactor's, or the one of a gate.
+/// The I/O queues of one shard as the metrics read them: those of a reactor, or that of a gate.
 #[cfg(feature = "metrics")]
 pub(crate) trait ShardQueues {
     /// Returns the number of the shard.
@@ -185,7 +185,7 @@ pub(crate) trait ShardQueues {
     /// Returns the time on the shard's clock.
     fn now_ns(&self) -> u64;
 
-    /// Returns the figures of the classes in the queue of `disk`; none if the queue is not on this shard.
+    /// Returns the figures of the classes in the queue of `disk`; empty if the queue is not on this shard.
     fn class_views(&self, now_ns: u64, disk: u16) -> Vec<ClassView>;
 }
 
@@ -199,7 +199,8 @@ impl DiskQueue {
         DiskQueue { queue, nodes: Vec::new() }
     }
 
-    /// Makes the queue's classes those of `table`. Appends the cancelled requests of removed classes to `cancelled`.
+    /// Changes the queue's classes to those of `table`. Appends the cancelled requests of removed classes to
+    /// `cancelled`.
     pub(crate) fn follow_classes(
         &mut self,
         classes: &DiskClasses,

@@ -1,9 +1,9 @@
 //! The engine of one shard, without futures: I/O queues, a backend, and the table of requests under way.
 //!
 //! # Why
-//! The path of every request is here and nowhere else, so that it can be fast (no allocation, one system call for many
-//! requests) and be checked once: every completion is checked, short transfers are continued, and memory stays in place
-//! until the completion of the last operation that may use it has been reaped.
+//! Every request takes this one path, which can therefore be fast (no allocation, one system call for many requests)
+//! and be checked once: every completion is checked, short transfers are continued, and memory stays in place until the
+//! completion of the last operation that may use it has been reaped.
 //!
 //! # How it works
 //! The owner of a reactor turns it:
@@ -13,7 +13,7 @@
 //!                if the device holds few, the next ones go at once
 //! ```
 //! A request moves its buffer in and gets it back in its [`Done`]. Between shards there are only messages: if a disk
-//! has fewer I/O queues than shards, a request goes to the queue's coordinator as a message and comes back as one.
+//! has fewer I/O queues than shards, a request goes to the queue's coordinator, and its result returns, as a message.
 //!
 //! # Limits
 //! One thread. At most [`ReactorConfig::max_requests`] requests of a shard exist at a time; more are refused.
@@ -114,10 +114,11 @@ impl From<ReactorError> for io::Error {
     }
 }
 
-/// Longest sleep while requests wait for a time: changes of classes, such as a lifted limit, are seen after it.
+/// Longest sleep while queued requests wait for a time. A change of classes, such as a lifted limit, takes effect after
+/// it.
 const CLASSES_LOOK_NS: u64 = 100_000_000;
 
-/// Sleep before a disk without operations in flight retries a backend that took none although it has room.
+/// Sleep before a disk with stalled pieces and none in flight retries a backend that refused them although it has room.
 const BUSY_RETRY_NS: u64 = 100_000;
 
 /// A request of this shard's table.
@@ -130,10 +131,10 @@ struct Pending {
     at: Place,
     /// The shard that sent the request; `None` for this shard's own.
     from: Option<Sender>,
-    /// The finished parts of a discard: their length, and their time.
+    /// Length and duration of the finished parts of a discard.
     discarded_bytes: u64,
     discarded_ns: u64,
-    /// Whether a discard ends with its part in the device, because it was cancelled.
+    /// Whether a discard was cancelled: it ends with its part in the device.
     is_stopping: bool,
 }
 
@@ -162,7 +163,7 @@ struct Piece {
     iov: Option<Box<[libc::iovec]>>,
 }
 
-/// A completion that came back at `since_ns` or later.
+/// A completion that the kernel delivered at `since_ns` or later.
 struct Back {
     completion: Completion,
     since_ns: u64,
@@ -201,7 +202,8 @@ pub struct Reactor {
     number: u64,
     tracer: Tracer,
     now_ns: u64,
-    /// The earliest time of a completion that has not been seen: the last look, or the end of the last sleep.
+    /// The earliest time of a completion that has not been reaped: the last look at the backend, or the end of the last
+    /// sleep.
     looked_ns: u64,
     /// The start of this turn: the last reap, or the end of the last sleep.
     turned_ns: u64,
@@ -210,11 +212,11 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// Returns the reactor of shard number `shard` of `topology`. Call this on the thread that will turn it. A shard
-    /// has one reactor at a time; when it is dropped, requests from other shards end with `EPIPE`.
+    /// Returns the reactor of shard number `shard` of `topology`. Call this on the thread that will run the reactor. A
+    /// shard has one reactor at a time; when it is dropped, requests from other shards end with `EPIPE`.
     ///
     /// # Errors
-    /// [`ReactorError`] if there is no such shard, or it has a reactor or a gate.
+    /// [`ReactorError`] if there is no such shard, or the shard has a reactor or a gate.
     pub fn new(shard: u16, topology: &Topology, backend: Box<dyn Backend>) -> Result<Reactor, ReactorError> {
         if shard >= topology.shards() {
             return Err(ReactorError::NoSuchShard { shard, shards: topology.shards() });
@@ -288,7 +290,7 @@ impl Reactor {
         self.backend.now_ns()
     }
 
-    /// Returns the number of requests under way here: this shard's, and those of others.
+    /// Returns the number of requests under way here: this shard's own, and those of other shards.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.pending.len()
@@ -301,7 +303,7 @@ impl Reactor {
     }
 
     /// Returns `count` buffers of `len_bytes`, registered with the backend if that makes I/O cheaper. If they are not,
-    /// [`Buffers::not_registered`] returns the reason.
+    /// [`Buffers::not_registered`] has the reason.
     ///
     /// # Errors
     /// If there is not enough memory.
@@ -342,7 +344,7 @@ impl Reactor {
         let source = from.map_or(self.shard, |from| from.shard);
         let mut queued = self.enqueue(&request, source);
         if queued == Err(QueueError::Unknown) && self.follow_classes() {
-            // The class is newer than this shard's last look.
+            // The class is newer than this shard's copy of the table.
             queued = self.enqueue(&request, source);
         }
 
@@ -405,7 +407,7 @@ impl Reactor {
 
     /// Cancels the queued rest of a request, and returns whether there was any. The request ends with `ECANCELED`, at
     /// once or when its pieces in the device are back, unless one of them fails or meets the end of the file. The rest
-    /// of a discard are the parts after the one in the device. A request that was sent to another shard's queue is not
+    /// of a discard is the parts after the one in the device. A request that was sent to another shard's queue is not
     /// cancelled.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         let Some(pending) = self.pending.get(ticket.key as usize).filter(|p| p.number as u32 == ticket.serial) else {
@@ -430,12 +432,12 @@ impl Reactor {
 
     /// Handles completions and messages, and appends the requests that have ended to `done`. Does not block.
     ///
-    /// If a disk holds few of this shard's pieces, submits those that may go now: it is not to run dry while the caller
-    /// handles what has ended.
+    /// If a disk holds few of this shard's pieces, submits those that may go now, so that the disk does not run idle
+    /// while the caller handles results.
     ///
-    /// Handles only some of many completions in a call, so that pieces that may go now are submitted before the rest is
-    /// handled; [`Reactor::park`] does not sleep then. If the caller has computed for long since the last call, handles
-    /// all.
+    /// Handles a bounded number of completions per call, so that pieces that may go now are submitted before the rest
+    /// is handled; [`Reactor::park`] does not sleep then. If the caller has computed for long since the last call,
+    /// handles all.
     pub fn reap(&mut self, done: &mut Vec<Done>) {
         self.look();
         let is_long_turn = self.now_ns.saturating_sub(self.turned_ns) > LONG_TURN_NS;
@@ -456,7 +458,7 @@ impl Reactor {
         }
     }
 
-    /// Notes that the shard has slept until now: no completion has waited to be seen.
+    /// Records that the shard has slept until now: no completion has waited to be reaped.
     pub(crate) fn has_slept(&mut self) {
         self.looked_ns = self.backend.now_ns();
         self.turned_ns = self.looked_ns;
@@ -467,7 +469,7 @@ impl Reactor {
         if self.broken.is_some() {
             return;
         }
-        // The time that the shard has computed since the last look must not count as the device's.
+        // Time that the shard has computed since the last reading must not count as the device's.
         self.now_ns = self.backend.now_ns();
 
         let disks = self.queues.len();
@@ -478,7 +480,7 @@ impl Reactor {
         }
     }
 
-    /// Submits and flushes what may go before the caller handles what has ended.
+    /// Submits and flushes the pieces that may go before the caller handles results.
     fn send_early(&mut self) {
         if self.broken.is_some() {
             return;
@@ -492,12 +494,12 @@ impl Reactor {
             }
         }
         if self.unflushed > 0 {
-            // The flush at the end of the turn returns an error again.
+            // The flush at the end of the turn returns the error again.
             let _ = self.flush();
         }
     }
 
-    /// Hands all dispatched pieces to the kernel. Does not block.
+    /// Passes all dispatched pieces to the kernel. Does not block.
     ///
     /// # Errors
     /// If the backend is broken; see [`Reactor::park`].
@@ -512,13 +514,13 @@ impl Reactor {
     /// `deadline_ns`. If requests or completions wait to be reaped, does not sleep.
     ///
     /// # Errors
-    /// If the backend is broken. Then all requests in this shard's queues, those of other shards too, end with the
-    /// error, and more are refused; [`Reactor::reap`] returns those that have ended.
+    /// If the backend is broken. Then all requests in this shard's queues, those from other shards too, end with the
+    /// error, and further ones are refused; [`Reactor::reap`] returns those that have ended.
     pub fn park(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
         self.check_broken()?;
         self.dispatch();
 
-        // Completions until now have waited for this look; later ones end the sleep.
+        // Completions until now are reaped here; later ones end the sleep.
         if !self.has_something() {
             self.look();
         }
@@ -526,7 +528,7 @@ impl Reactor {
             return self.flush();
         }
 
-        // However far away the wake-up is, sleep no longer than this: a lifted limit must take effect.
+        // Cap the sleep even if the wake-up is later: a lifted limit must take effect.
         let latest_ns = self.now_ns.saturating_add(CLASSES_LOOK_NS);
         let wakeups = self.queues.iter().flatten().filter_map(DiskQueue::next_wakeup).map(|at_ns| at_ns.min(latest_ns));
 
@@ -551,7 +553,8 @@ impl Reactor {
         self.heed(waited)
     }
 
-    /// Looks whether the thread, at the end of a long sleep, has waited for a CPU: completions have been there for as long.
+    /// Reads how long the thread has waited for a CPU at the end of a long sleep, and dates the completions back by
+    /// that time.
     fn note_run_delay(&mut self, slept_from_ns: u64) {
         let slept_ns = self.looked_ns.saturating_sub(slept_from_ns);
         if slept_ns >= RUN_DELAY_LOOK_NS
@@ -562,7 +565,7 @@ impl Reactor {
         }
     }
 
-    /// Returns whether there is work already: ended requests, completions, jobs or messages.
+    /// Returns whether there is work: ended requests, completions, jobs or messages.
     fn has_something(&self) -> bool {
         !self.finished.is_empty()
             || !self.reaped.is_empty()
@@ -570,7 +573,7 @@ impl Reactor {
             || self.topology.mailboxes().has_mail(self.shard)
     }
 
-    /// Follows the start or the end of a trace.
+    /// Applies the start or the end of a trace.
     fn follow_trace(&mut self) {
         if let Some(after) = self.tracer.follow() {
             self.number = self.number.max(after);

@@ -30,7 +30,7 @@ pub enum RequestKind {
         /// Whether to sync only the data, as `fdatasync`.
         data_only: bool,
     },
-    /// Gives the range back to the disk.
+    /// Frees the space of the range.
     Discard {
         /// Length in bytes.
         len_bytes: u64,
@@ -56,7 +56,7 @@ impl RequestKind {
             RequestKind::Write { .. } => Op::Write,
             RequestKind::Sync { .. } => Op::Flush,
             RequestKind::Discard { .. } => Op::Discard,
-            // For the scheduler they are alike: both change the file's extents.
+            // The scheduler treats both alike: both change the file's extents.
             RequestKind::Allocate { .. } | RequestKind::SetLen { .. } => Op::Allocate,
         }
     }
@@ -120,30 +120,30 @@ pub struct Ticket {
 pub struct Done {
     /// [`Request::tag`].
     pub tag: u64,
-    /// Bytes moved (0 for all but reads and writes): fewer than asked only at the end of the file or if it has no room.
-    /// Or the error.
+    /// Bytes moved (0 for all but reads and writes): fewer than requested only at the end of the file or if the disk is
+    /// full. Or the error.
     pub result: Result<u32, RequestError>,
-    /// The request's memory, given back. [`Data::None`] if the backend broke down (see [`RefusedReason::Broken`]) while
+    /// The request's memory, returned. [`Data::None`] if the backend broke down (see [`RefusedReason::Broken`]) while
     /// it had the memory: the reactor keeps it then, because the system may still write to it.
     pub data: Data,
     /// Time from submit to the end, in nanoseconds.
     pub total_ns: u64,
 }
 
-/// The error of a request that did not do all that was asked.
+/// The error of a request that was not carried out in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// It failed or was cancelled, possibly after moving some bytes.
+    /// The request failed or was cancelled, possibly after moving some bytes.
     Failed(Failure),
-    /// The I/O queue, on another shard, refused it. Refusals by this shard's own queue, for the same reasons, are
-    /// returned at once by [`Reactor::submit`].
+    /// The I/O queue, on another shard, refused the request. Refusals by this shard's own queue, for the same reasons,
+    /// are returned at once by [`Reactor::submit`].
     ///
     /// [`Reactor::submit`]: crate::Reactor::submit
     Refused(RefusedReason),
 }
 
 impl RequestError {
-    /// Returns a failure with this error number before the first byte.
+    /// Returns a failure with this error number that moved no bytes.
     #[must_use]
     pub const fn failed(errno: i32) -> RequestError {
         RequestError::Failed(Failure { errno, moved_bytes: 0 })
@@ -193,7 +193,7 @@ impl From<RequestError> for io::Error {
     }
 }
 
-/// A refused request, given back whole.
+/// A refused request, returned with its memory.
 #[derive(Debug)]
 pub struct Refused {
     /// The reason.
@@ -208,14 +208,14 @@ pub struct Refused {
 pub enum RefusedReason {
     /// The class is unknown, was removed, or is a group.
     UnknownClass,
-    /// The most requests allowed are under way: wait for some, or shed load.
+    /// The shard's most requests are under way: wait for some, or shed load.
     Full,
-    /// It would wait longer than its class allows (`Qos::max_delay_ns`): shed load.
+    /// The request would wait longer than its class allows (`Qos::max_delay_ns`): shed load.
     Overloaded {
         /// Its expected wait, in nanoseconds.
         expected_ns: u64,
     },
-    /// The buffers hold fewer bytes than the request wants to move.
+    /// The buffers hold fewer bytes than the request is to move.
     BufferTooSmall,
     /// More than 1024 buffers, the system's limit for one call.
     TooManyBuffers,
@@ -224,7 +224,7 @@ pub enum RefusedReason {
     /// The file is on a disk that the topology does not have.
     UnknownDisk,
     /// The backend of the shard with the I/O queue has broken down, with this error number (`ESHUTDOWN` if it gave
-    /// none). The reactor takes no more requests.
+    /// none). The reactor accepts no further requests.
     Broken {
         /// The backend's error number.
         errno: i32,

@@ -1,4 +1,4 @@
-//! Shards on threads, and the way to them from any other code.
+//! Shards on threads, and handles to them for any other code.
 //!
 //! # Why
 //! A program starts its shards once, then uses the disks from anywhere: natively on a shard, or from any async code
@@ -12,11 +12,11 @@
 //! ([`sys::pin::restrict_current_thread`], from Tokio's `on_thread_start`), or do not pin ([`ShardOptions::pin`]).
 //!
 //! # Limits
-//! Requests that are still queued when a runtime stops are given up: await first what must be done.
+//! Requests that are still queued when a runtime stops are not carried out: first await those that must be.
 //!
 //! At most as many pinned shards as CPUs that the process may use. [`Runtime::stop`] blocks the calling thread until
-//! the shards have stopped; from async code use [`Runtime::shutdown`]. A disk that hangs keeps its shard for as long as it
-//! hangs: [`Runtime::stop_within`] and [`Runtime::shutdown_within`] wait no longer than told. Dropping a runtime waits for nothing.
+//! the shards have stopped; from async code use [`Runtime::shutdown`]. A disk that hangs keeps its shard from ending:
+//! [`Runtime::stop_within`] and [`Runtime::shutdown_within`] bound the wait. Dropping a runtime does not wait.
 //!
 //! # Example
 //! ```
@@ -34,7 +34,7 @@
 //! let file = topology.file("table".as_ref(), how, 0);
 //! let handle = runtime.handle(0);
 //! let write = handle.write_at(&file, query, 0, AlignedBuf::new(4096)?);
-//! // Any executor will do; here the smallest one.
+//! // Any executor works; this is the smallest one.
 //! let (written, _) = async_io_free_block_on(write);
 //! assert_eq!(written?, 4096);
 //! # fn async_io_free_block_on<T>(f: impl std::future::Future<Output = T>) -> T {
@@ -70,8 +70,8 @@ pub struct ShardOptions {
     pub backend: Option<BackendKind>,
     /// Operations that a backend takes at once (clamped to 1 to 32768).
     pub entries: u32,
-    /// Whether to pin each shard to a CPU of its own. If so, keep other threads of the program, such as Tokio's
-    /// workers, on [`Runtime::other_cpus`].
+    /// Whether to pin each shard to its own CPU. If so, keep other threads of the program, such as Tokio's workers, on
+    /// [`Runtime::other_cpus`].
     pub pin: bool,
 }
 
@@ -105,7 +105,7 @@ pub enum StartError {
         /// The shard.
         shard: u16,
     },
-    /// The shards have not stopped within the time: an operation of theirs has not come back from the kernel.
+    /// The shards have not stopped in time: one of their operations, or code on a shard, has not ended.
     StillRunning,
 }
 
@@ -137,7 +137,7 @@ impl std::fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// Runs `body` on a thread for each shard of `topology`, each with its own reactor, and returns the results in the
-/// order of the shards, without those whose place a gate has. `body` also gets the chosen backend and the reason for
+/// order of the shards, without those whose place a gate holds. `body` also gets the chosen backend and the reason for
 /// the choice.
 ///
 /// # Errors
@@ -181,7 +181,7 @@ fn start_threads<R: Send + 'static>(
     }
 }
 
-/// Threads of shards, each of which waits for its start.
+/// Threads of shards that wait for their start.
 struct Waiting<R> {
     starts: Vec<mpsc::Sender<()>>,
     threads: Vec<ShardThread<R>>,
@@ -190,7 +190,7 @@ struct Waiting<R> {
 impl<R> Waiting<R> {
     fn start(self) -> Vec<ShardThread<R>> {
         for start in self.starts {
-            // A thread that has ended meanwhile is found when it is joined.
+            // If a thread has ended meanwhile, its join reports that.
             let _ = start.send(());
         }
         self.threads
@@ -205,7 +205,7 @@ impl<R> Waiting<R> {
     }
 }
 
-/// Makes each shard's thread and reactor, and returns the first shard's backend once all of them wait for their start.
+/// Makes each shard's thread and reactor. Returns the first shard's backend once all threads wait for their start.
 fn make_shards<R: Send + 'static>(
     topology: &Topology,
     options: &ShardOptions,
@@ -240,7 +240,7 @@ fn make_shards<R: Send + 'static>(
         waiting.threads.push((shard, thread.map_err(StartError::System)?));
     }
 
-    // Only the threads hold a sender now, so a thread that panics is noticed.
+    // Only the threads hold senders now, so `recv` fails if a thread panics.
     drop(ready);
 
     let lowest = shards.first().copied().unwrap_or(0);
@@ -291,7 +291,7 @@ fn make_reactor(
     Ok((Reactor::new(shard, topology, backend).map_err(StartError::Shard)?, choice))
 }
 
-/// The simulated world that all shards of one start share, if that is their backend.
+/// The world that all shards of one start share, if their backend is the simulator.
 #[derive(Clone)]
 struct World {
     #[cfg(feature = "sim")]
@@ -323,27 +323,27 @@ impl World {
 }
 
 fn join<R>(threads: Vec<ShardThread<R>>) -> Result<Vec<R>, StartError> {
-    // Joins all of them first: when this returns, no shard is running.
+    // Join all threads first: when this returns, no shard is running.
     let ends: Vec<_> = threads.into_iter().map(|(shard, thread)| (shard, thread.join().ok().flatten())).collect();
     ends.into_iter().map(|(shard, end)| end.ok_or(StartError::Panicked { shard })).collect()
 }
 
-/// Running shards. Dropping it tells them to stop and waits for nothing: each thread ends by itself once its operations
-/// in flight have come back. The topology can be started again only after that; whoever wants to know when uses
-/// [`Runtime::stop`] or [`Runtime::shutdown`].
+/// Running shards. Dropping a runtime stops them without waiting: each thread ends once its operations in flight have
+/// completed. The topology can be started again only after that; to wait for it, use [`Runtime::stop`] or
+/// [`Runtime::shutdown`].
 pub struct Runtime {
     topology: Topology,
-    /// In the order of the shards: all of the topology's but those whose place a gate has.
+    /// The threads in the order of the shards, without those whose place a gate holds.
     threads: Vec<ShardThread<io::Result<()>>>,
     backend: Choice,
     other_cpus: Vec<usize>,
-    /// The threads share its sender, so it resolves when the last of them has ended.
+    /// The threads share the sender, so this resolves when the last thread has ended.
     ended: oneshot::Receiver<()>,
 }
 
 impl Runtime {
-    /// Starts a [`Shard`] on a thread of its own for each shard of `topology` whose place no gate has. After an error
-    /// none runs, and the topology can be started again.
+    /// Starts a thread with a [`Shard`] for each shard of `topology` whose place no gate holds. After an error no shard
+    /// runs, and the topology can be started again.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -354,7 +354,7 @@ impl Runtime {
             let _running = Arc::clone(&running);
             Shard::new(reactor).run_beside_others()
         };
-        // First: shards that run are not given up.
+        // First: an error after the start would leave shards running.
         let mut other_cpus = sys::pin::allowed_cpus().map_err(StartError::System)?;
         let Started { threads, choice, cpus } = start_threads(topology, options, body)?;
         other_cpus.retain(|cpu| !cpus.contains(cpu));
@@ -368,29 +368,29 @@ impl Runtime {
     }
 
     /// Returns the CPUs that the process may use and no shard is pinned to, ascending: all of them without pinning,
-    /// none if each has its shard.
+    /// none if each has a shard.
     #[must_use]
     pub fn other_cpus(&self) -> &[usize] {
         &self.other_cpus
     }
 
-    /// Returns a handle to shard `shard` (taken modulo the number of shards), for use from any thread. If a gate has the
-    /// place of the shard, its requests end with `BrokenPipe`.
+    /// Returns a handle to shard `shard` (taken modulo the number of shards), for use from any thread. If a gate holds
+    /// the place of the shard, requests end with `BrokenPipe`.
     #[must_use]
     pub fn handle(&self, shard: u16) -> Handle {
         Handle::new(&self.topology, shard)
     }
 
-    /// Returns a handle to all shards in turn, for use from any thread by code that does not care which shard does its
-    /// I/O. Its clones share the turns.
+    /// Returns a handle to all shards in turn, for use from any thread by code that needs no particular shard. Its
+    /// clones share the turns.
     #[must_use]
     pub fn any_shard(&self) -> Handle {
         Handle::to_any(&self.topology, self.shards().collect())
     }
 
-    /// Stops the shards at the end of their present turn and blocks this thread until they have stopped. Requests that
-    /// are in a device then end there, and their futures get the results. Queued requests are given up, and end with
-    /// `BrokenPipe`: if you need them, await them first.
+    /// Stops the shards at the end of their present turn and blocks this thread until they have stopped. Pieces that
+    /// are in a device then are completed, and their futures get the results. Queued requests end with `BrokenPipe`: if
+    /// you need them, await them first.
     ///
     /// # Errors
     /// The first error that ended a shard earlier, [`StartError::Panicked`] included.
@@ -399,8 +399,8 @@ impl Runtime {
         self.join()
     }
 
-    /// Stops the shards as [`Runtime::stop`], for async code: blocks no thread while the shards end. Gives queued requests
-    /// up, too.
+    /// Stops the shards as [`Runtime::stop`], for async code: blocks no thread while the shards end. Queued requests
+    /// end with `BrokenPipe`, too.
     ///
     /// # Errors
     /// As [`Runtime::stop`].
@@ -412,21 +412,21 @@ impl Runtime {
     }
 
     /// Stops the shards as [`Runtime::stop`], but waits at most `limit` for them. Shards that have not stopped by then
-    /// do so when the kernel gives back the last of their operations: until then their buffers and files stay, and the
+    /// do so when the kernel completes the last of their operations: until then their buffers and files stay, and the
     /// topology cannot be started again.
     ///
     /// # Errors
-    /// As [`Runtime::stop`]; [`StartError::StillRunning`] if the time is over.
+    /// As [`Runtime::stop`]; [`StartError::StillRunning`] after `limit`.
     pub fn stop_within(self, limit: Duration) -> Result<(), StartError> {
         let (end, ended) = mpsc::channel();
         in_background(move || {
-            // The caller may have given up.
+            // The caller may have stopped waiting.
             let _ = end.send(self.stop());
         })?;
         ended.recv_timeout(limit).unwrap_or(Err(StartError::StillRunning))
     }
 
-    /// Stops the shards as [`Runtime::stop_within`], for async code: blocks no thread of the caller's.
+    /// Stops the shards as [`Runtime::stop_within`], for async code: does not block the calling thread.
     ///
     /// # Errors
     /// As [`Runtime::stop_within`].
@@ -455,7 +455,7 @@ impl Runtime {
     }
 }
 
-/// Runs `wait` on a thread of its own.
+/// Runs `wait` on a new thread.
 fn in_background(wait: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
     let thread = std::thread::Builder::new().name("plimsoll-stop".to_owned());
     thread.spawn(wait).map(drop).map_err(StartError::System)

@@ -1,13 +1,13 @@
 //! A shard: one thread that runs futures and does their I/O.
 //!
 //! # Why
-//! Thread-per-core programs want to write `shard.read_at(...).await` and have executor, timers, scheduler and ring on
-//! the same core, without locks and without a second thread.
+//! Thread-per-core programs need executor, timers, scheduler and ring on one core, without locks and without a second
+//! thread, behind `shard.read_at(...).await`.
 //!
 //! # How it works
 //! A turn of the loop: reap completions and wake their tasks; start requests and jobs that came by mail; fire timers;
-//! poll ready tasks; then dispatch, flush and sleep in one call ([`Reactor::park`]). A shard with nothing to do sleeps
-//! without a timeout and costs nothing. If another thread wakes a task, the executor's waker wakes the shard.
+//! poll ready tasks; then dispatch, flush and sleep in one call ([`Reactor::park`]). An idle shard sleeps without a
+//! timeout and uses no CPU. If another thread wakes a task, the executor's waker wakes the shard.
 //!
 //! # Cancellation
 //! Dropping a future cancels the queued rest of its request. Pieces in the device stay there: the reactor owns the
@@ -67,7 +67,7 @@ use crate::reactor::{Reactor, ReactorView};
 use crate::request::{Data, Done, Refused, Request, RequestError, RequestKind};
 use crate::slot::{GONE, Order, Submission};
 
-/// Ready tasks polled, and jobs started, in a turn, so that completions do not wait long.
+/// Most ready tasks polled, and jobs started, per turn, which bounds the wait of completions.
 const TASKS_PER_TURN: usize = 256;
 
 struct Inner {
@@ -79,13 +79,13 @@ struct Inner {
     stopping: Cell<bool>,
 }
 
-/// The state of a request under way, by its waiter.
+/// The state of a request under way: how its end is delivered.
 enum Operation {
     Waiting(Waker),
     Done(Done),
     /// The future was dropped; the request has not ended yet.
     Abandoned,
-    /// A task outside of the shard waits for the request.
+    /// A task outside the shard waits for the request.
     Submitted(Submission),
 }
 
@@ -93,17 +93,17 @@ enum Operation {
 #[derive(Clone)]
 pub struct Shard(Rc<Inner>);
 
-/// The waker of the tasks and of the main future, from any thread. Wakes the backend only while the shard sleeps.
+/// The waker of the tasks and of the main future, for any thread. Wakes the backend only while the shard sleeps.
 struct Bell {
     state: AtomicU8,
     backend: WakeHandle,
 }
 
-/// No task has been woken since the tasks were last polled.
+/// State: no task has been woken since the tasks were last polled.
 const QUIET: u8 = 0;
-/// Quiet, and the shard sleeps in its backend or is about to.
+/// State: as `QUIET`, and the shard sleeps in its backend or is about to.
 const ASLEEP: u8 = 1;
-/// A task has been woken.
+/// State: a task has been woken.
 const RUNG: u8 = 2;
 
 impl Bell {
@@ -112,7 +112,7 @@ impl Bell {
         self.state.swap(QUIET, SeqCst);
     }
 
-    /// Returns whether the shard may sleep. From then on a wake also wakes the backend.
+    /// Returns whether the shard may sleep. If so, a wake from then on also wakes the backend.
     fn may_sleep(&self) -> bool {
         self.state.compare_exchange(QUIET, ASLEEP, SeqCst, SeqCst).is_ok()
     }
@@ -171,15 +171,15 @@ impl Shard {
         self.0.executor.borrow().spawn(future)
     }
 
-    /// Drops all tasks, as if each had been cancelled. Call it when the shard will not run any more: a task that holds
-    /// a clone of the shard would keep the shard, and the waiters of the task, for ever.
+    /// Drops all tasks, as if each had been cancelled. Call this when the shard will not run any more: otherwise a task
+    /// that holds a clone of the shard keeps the shard, and the waiters of the task, for ever.
     pub fn drop_tasks(&self) {
         let executor = self.0.executor.take();
-        // Outside of the borrow: a task may spawn another in its drop.
+        // Outside the borrow: the drop of a task may spawn another.
         drop(executor);
     }
 
-    /// Does one operation: see [`crate::operations`].
+    /// Submits one operation: see [`crate::operations`].
     pub(crate) async fn request(
         &self,
         file: &Arc<SharedFile>,
@@ -199,9 +199,9 @@ impl Shard {
         self.0.wake.wake();
     }
 
-    /// Runs the shard until [`Shard::stop`] is called on it, then drops the remaining tasks. Waits for what is in the
-    /// device, and gives its results and memory to the [`Handle`](crate::Handle)s that asked; queued requests of theirs end
-    /// with `BrokenPipe`, and get their memory back too.
+    /// Runs the shard until [`Shard::stop`] is called on it, then drops the remaining tasks. Waits for the pieces in
+    /// the device, and returns results and memory to the [`Handle`](crate::Handle)s that asked; their queued requests
+    /// end with `BrokenPipe`, and their memory returns too.
     ///
     /// # Errors
     /// If the backend is broken.
@@ -216,15 +216,15 @@ impl Shard {
         end
     }
 
-    /// Runs as [`Shard::run`], beside other shards that run so too, each on its own thread: waits also for requests in the
-    /// queues of the others.
+    /// Runs as [`Shard::run`], beside other shards that run so too, each on its own thread. Also waits for requests in
+    /// the other shards' queues.
     pub(crate) fn run_beside_others(&self) -> io::Result<()> {
         let end = self.run();
         self.give_out(Reactor::await_others);
         end
     }
 
-    /// Gives out the ends of requests that `collect` finds.
+    /// Delivers the ends of requests that `collect` appends.
     fn give_out(&self, collect: impl FnOnce(&mut Reactor, &mut Vec<Done>)) {
         let mut done = Vec::new();
         collect(&mut self.0.reactor.borrow_mut(), &mut done);
@@ -260,7 +260,7 @@ impl Shard {
             self.start(submission);
         }
 
-        // Bounded as tasks are: the rest keep their places, so that the bound on waiting jobs takes effect.
+        // Bounded as tasks are. The rest keep their places, so that the bound on waiting jobs takes effect.
         for _ in 0..TASKS_PER_TURN {
             let job = self.0.reactor.borrow_mut().next_job();
             let Some(job) = job else { break };
@@ -276,11 +276,12 @@ impl Shard {
         }))
     }
 
-    /// Gives the end of a request to its waiter.
+    /// Delivers the end of a request to its waiter.
     fn is_done(&self, end: Done) {
         let key = end.tag as usize;
         let mut operations = self.0.operations.borrow_mut();
         let Some(operation) = operations.get_mut(key) else { return };
+
         match std::mem::replace(operation, Operation::Abandoned) {
             Operation::Waiting(waker) => {
                 *operation = Operation::Done(end);
@@ -299,7 +300,7 @@ impl Shard {
         }
     }
 
-    /// Executes an order from outside: starts or cancels a request.
+    /// Carries out the order of a slot: starts or cancels a request.
     fn start(&self, submission: Submission) {
         let mut request = match submission.open() {
             Order::Start(request) => request,
@@ -383,7 +384,7 @@ impl<'a> Turns<'a> {
 }
 
 impl Shard {
-    /// Notes that the shard has slept until now, by a clock that does not move while it computes.
+    /// Records that the shard has slept until now, by a clock that does not move while the shard computes.
     #[cfg(feature = "sim")]
     pub(crate) fn has_slept(&self) {
         self.0.reactor.borrow_mut().has_slept();
@@ -419,7 +420,8 @@ async fn run_tasks(executor: &LocalExecutor<'static>) {
     }
 }
 
-/// Returns the error of a request of a handle. No file gives `EPIPE`: the shard that was to do it has stopped.
+/// Returns the error of a handle's request. Files never give `EPIPE`: it means that the shard of the request has
+/// stopped.
 fn error_of(error: RequestError) -> io::Error {
     match error.errno() {
         libc::EPIPE => explained(libc::EPIPE, GONE.to_owned()),

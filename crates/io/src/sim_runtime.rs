@@ -1,22 +1,22 @@
 //! Whole shards in virtual time, all on one thread.
 //!
 //! # Why
-//! A test of several shards should take milliseconds, never hang, and fail in the same way every time. On threads it
-//! does none of the three.
+//! A test of several shards should take milliseconds, never hang, and fail in the same way every time. Threads give
+//! none of the three.
 //!
 //! # How it works
 //! Each shard of a topology gets a [`SimBackend`](crate::backend::sim::SimBackend) of one world, and runs the same loop
 //! as on a real machine; only waiting differs. The runtime gives turns, in order of shard number, to every shard that
-//! has something to do at this instant. When none has, it moves the clock to the next event: an operation comes back, a
-//! timer fires, queued work may be dispatched. A message or a wake-up between shards takes no virtual time. If no event
-//! is left although the main future waits, that is an error which lists what each shard waits for.
+//! has work at this instant. When no shard has, it moves the clock to the next event: an operation completes, a timer
+//! fires, queued work may be dispatched. A message or a wake-up between shards takes no virtual time. If no event is
+//! left although the main future waits, the run ends with an error that lists for what each shard waits.
 //!
-//! A run can also end after a given number of operations has come back from the disks. Crash the world there, for each
+//! A run can also end after a given number of operations has completed on the disks. Crash the world there, for each
 //! number in turn, to try every state that a power failure can leave.
 //!
 //! # Limits
-//! Computing takes no virtual time. Every wake-up must come from within: the runtime does not wait for other threads.
-//! `Shard::stop` has no effect.
+//! Computing takes no virtual time. Every wake-up must come from the shards themselves: the runtime does not wait for
+//! other threads. `Shard::stop` has no effect.
 //!
 //! # Example
 //! Two shards talk; ten virtual seconds pass at once:
@@ -35,7 +35,7 @@
 //! });
 //! assert_eq!(runtime.block_on(0, answer)??, 42);
 //! assert_eq!(world.now_ns(), 10_000_000_000);
-//! // Nobody will ever wake this one:
+//! // A future that is never woken:
 //! let stuck = runtime.block_on(0, std::future::pending::<()>());
 //! assert!(matches!(stuck, Err(SimError::Deadlock { .. })));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -57,7 +57,7 @@ use crate::topology::Topology;
 /// Operations that the backend of each shard takes at once.
 const CAPACITY: u32 = 1024;
 
-/// Turns of all shards at one instant that count as an endless loop: a task wakes itself for ever.
+/// Most rounds of turns at one instant. More count as a livelock: a task wakes itself for ever.
 const TURNS_AT_ONE_INSTANT: u32 = 1_000_000;
 
 /// Longest virtual time of [`SimRuntime::block_on`]: a day, in nanoseconds.
@@ -74,7 +74,7 @@ pub enum SimError {
         /// One text per shard: the operations that it waits for.
         shards: Vec<String>,
     },
-    /// A shard has work again and again while no time passes: a task wakes itself for ever.
+    /// A shard always has work although no time passes: a task wakes itself for ever.
     Livelock {
         /// Time on the world's clock, in nanoseconds.
         at_ns: u64,
@@ -83,7 +83,7 @@ pub enum SimError {
     },
     /// The main future did not end within a virtual day.
     TimeLimit {
-        /// Time at which the run was given up, on the world's clock, in nanoseconds.
+        /// Time at which the run ended, on the world's clock, in nanoseconds.
         at_ns: u64,
     },
     /// A backend is broken, because the world has crashed since the runtime was made.
@@ -116,7 +116,7 @@ fn seconds(at_ns: u64) -> f64 {
     at_ns as f64 / 1e9
 }
 
-/// A shard and its number in the world.
+/// A shard and the number of its backend in the world.
 struct Seat {
     shard: Shard,
     member: usize,
@@ -131,7 +131,7 @@ pub struct SimRuntime {
 
 impl SimRuntime {
     /// Returns a runtime for the shards of `topology` on the disks of `world`. After a [`SimRuntime::crash`] make a new
-    /// topology as well: shards and files belong to one.
+    /// topology as well, as shards and files belong to the old one.
     ///
     /// # Errors
     /// If shards of `topology` are running already.
@@ -145,7 +145,7 @@ impl SimRuntime {
         Ok(SimRuntime { world: world.clone(), topology: topology.clone(), seats })
     }
 
-    /// Returns the world in which it runs.
+    /// Returns the world of the runtime.
     #[must_use]
     pub fn world(&self) -> &SimWorld {
         &self.world
@@ -184,9 +184,9 @@ impl SimRuntime {
         }
     }
 
-    /// Runs as [`SimRuntime::block_on`], but returns `None` if `landed` operations have come back from the disks of the
+    /// Runs as [`SimRuntime::block_on`], but returns `None` if `landed` operations have landed on the disks of the
     /// world ([`SimWorld::landed`] counts them from the world's beginning) before the future is ready. No further
-    /// operation has landed, not even one that came back at the same instant. The shards have had their turn, so the
+    /// operation has landed, not even one that was due at the same instant. The shards have had their turn, so the
     /// consequences of the last operation are in flight already; a crash now tears them or not, at random. The future
     /// is dropped: crash the world ([`SimRuntime::crash`]), or run others.
     ///
@@ -211,7 +211,7 @@ impl SimRuntime {
     ///     };
     ///     let end = runtime.block_on_until_landed(0, work, landed)?;
     ///     runtime.crash();
-    ///     // Here a new runtime would look at what is left.
+    ///     // Here a new runtime would check the data that is left.
     ///     if end.is_some() {
     ///         break;
     ///     }
@@ -236,11 +236,11 @@ impl SimRuntime {
         }
     }
 
-    /// Runs all shards with their spawned tasks until `landed` operations have come back from the disks of the world,
-    /// as [`SimRuntime::block_on_until_landed`]. Returns `false` if no event is left before that.
+    /// Runs all shards with their spawned tasks until `landed` operations have landed on the disks of the world, as
+    /// [`SimRuntime::block_on_until_landed`]. Returns `false` if no event is left before that.
     ///
     /// # Errors
-    /// See [`SimError`]; the time limit if timers fire for ever and no operation follows.
+    /// See [`SimError`]; [`SimError::TimeLimit`] if timers fire for ever and no operation follows.
     pub fn run_until_landed(&self, landed: u64) -> Result<bool, SimError> {
         let end = self.run_main(0, std::future::pending::<()>(), landed)?;
         Ok(matches!(end, End::Landed))
@@ -260,6 +260,7 @@ impl SimRuntime {
             if self.world.landed() >= landed {
                 return Ok(End::Landed);
             }
+
             match run.next_instant_ns() {
                 Some(at_ns) if at_ns <= end_ns => run.advance_to(at_ns, landed),
                 Some(_) => return Err(SimError::TimeLimit { at_ns: self.world.now_ns() }),
@@ -272,7 +273,7 @@ impl SimRuntime {
         SimError::Deadlock { at_ns: self.world.now_ns(), shards: self.who_waits() }
     }
 
-    /// Runs all shards for this much virtual time. It is no error if nothing happens in it.
+    /// Runs all shards for this much virtual time. A run without an event is not an error.
     ///
     /// # Errors
     /// See [`SimError`].
@@ -291,7 +292,7 @@ impl SimRuntime {
         Ok(())
     }
 
-    /// Crashes the world as a power failure (see [`SimWorld::crash`]) and drops the shards with their tasks.
+    /// Crashes the world as a power failure does (see [`SimWorld::crash`]) and drops the shards with their tasks.
     pub fn crash(self) {
         self.world.crash();
     }
@@ -313,7 +314,7 @@ impl SimRuntime {
 
 impl Drop for SimRuntime {
     fn drop(&mut self) {
-        // All tasks before the first shard: a task may hold any shard.
+        // All tasks are dropped before the first shard: a task may hold any shard.
         self.seats.iter().for_each(|seat| seat.shard.drop_tasks());
     }
 }
@@ -342,7 +343,7 @@ impl<'a> Run<'a> {
         Run { runtime, turns, is_fresh: vec![true; runtime.seats.len()] }
     }
 
-    /// Gives turns until no shard has anything to do now, or the main future, polled on `main_seat`, is ready.
+    /// Gives turns until no shard has work at this instant, or the main future, polled on `main_seat`, is ready.
     fn finish_instant<T>(
         &mut self,
         main_seat: usize,
@@ -365,6 +366,7 @@ impl<'a> Run<'a> {
                 return Ok(None);
             }
         }
+
         let shard = (0..self.turns.len()).rfind(|seat| !self.has_nothing_to_do(*seat)).unwrap_or(0) as u16;
         Err(SimError::Livelock { at_ns: self.runtime.world.now_ns(), shard })
     }
@@ -381,19 +383,19 @@ impl<'a> Run<'a> {
         self.turns[seat].turn(poll).map_err(SimError::Backend)
     }
 
-    /// Returns the time of the next event: the present only if an earlier run has stopped before all events at this
+    /// Returns the time of the next event: the present time only if an earlier run stopped before all events of this
     /// instant.
     fn next_instant_ns(&self) -> Option<u64> {
         self.runtime.world.shared().machine().next_instant_ns()
     }
 
-    /// Moves the clock; once `enough` operations have landed, no more do.
+    /// Moves the clock. Once `enough` operations have landed, no further one lands.
     fn advance_to(&self, at_ns: u64, enough: u64) {
         self.runtime.world.shared().machine().advance_until_landed(at_ns, enough);
     }
 }
 
-/// While it lives, a wait of a shard is only recorded and moves no clock.
+/// A guard: while it lives, a shard's wait is only recorded and does not move the clock.
 struct Noted<'a> {
     world: &'a SimWorld,
     before: Pace,

@@ -1,15 +1,15 @@
-//! Requests from outside of the shards, and their answers: without an allocation for each, and with one wake-up.
+//! Requests from outside the shards, and their answers: no allocation for each, and one wake-up.
 //!
 //! # Why
 //! A task of Tokio that reads 4 KiB must not pay for a boxed job, a channel and a task on the shard. If the task is
 //! dropped (a timeout, a `select!`), its request must not stay in the queue.
 //!
 //! # How it works
-//! A [`Slot`] carries a request to its shard and the end back. Between two requests it is in a pool. A future
-//! (`submission.rs`) fills it and pushes it into the shard's [`Inbox`], an intrusive list: a push is one
+//! A [`Slot`] carries a request to its shard and the result back. Between two requests it is in a pool. A future
+//! (`submission.rs`) fills the slot and pushes it into the shard's [`Inbox`], an intrusive list: a push is one
 //! compare-and-swap, and only a push into an empty inbox wakes the shard. The shard takes the whole list at once, and
-//! keeps each slot as a [`Submission`] in its table of operations, without a task. At the end the shard fills the slot
-//! and wakes the future.
+//! keeps each slot as a [`Submission`] in its table of operations, without a task. At the end the shard stores the
+//! result in it and wakes the future.
 //!
 //! One word, the state, determines which side may touch the contents:
 //! ```text
@@ -25,7 +25,8 @@
 //!
 //! # Example
 //! A future pushes while the shard sleeps: the inbox was empty, so the push wakes the shard. Until the shard takes the
-//! list, others push without a system call. It takes three slots, submits three requests, and each end wakes a future.
+//! list, other futures push without a system call. The shard takes three slots, submits three requests, and each end
+//! wakes a future.
 
 use std::io;
 use std::ptr;
@@ -54,7 +55,7 @@ pub(crate) const GONE: &str = "the shard has stopped, or what it was to run has 
 /// The result of a request, and its memory.
 pub(crate) type End = (io::Result<u32>, Data);
 
-/// Room for one job or request of a handle, which holds this until it is started or dropped.
+/// A place for one job or request of a handle, held until that is started or dropped.
 pub(crate) struct JobPlace(pub(crate) Arc<AtomicUsize>);
 
 impl Drop for JobPlace {
@@ -64,7 +65,7 @@ impl Drop for JobPlace {
     }
 }
 
-/// The carrier of a request to a shard, and of its end back.
+/// The carrier of a request to a shard, and of its result back.
 pub(crate) struct Slot {
     /// The slot pushed before this one, while both are in an inbox.
     next: AtomicPtr<Slot>,
@@ -117,18 +118,18 @@ impl Slot {
         if self.state.load(Acquire) != DONE {
             self.waker.register(context.waker());
         }
-        // Once more: the end may have come before the registration.
+        // Check again: the end may have come before the registration.
         if self.state.load(Acquire) != DONE {
             return None;
         }
 
-        // The waker may have been registered after the shard had taken it, and would stay in the pooled slot.
+        // The waker may have been registered after the shard took it, and would stay in the pooled slot.
         drop(self.waker.take());
         let end = self.contents().end.take();
         Some(end.unwrap_or((Err(io::ErrorKind::BrokenPipe.into()), Data::None)))
     }
 
-    /// Fills in the end, and wakes the future unless it was dropped.
+    /// Stores the end, and wakes the future unless it was dropped.
     fn answer(&self, end: End) {
         self.contents().end = Some(end);
         if self.state.swap(DONE, AcqRel) != ABANDONED {
@@ -136,7 +137,8 @@ impl Slot {
         }
     }
 
-    /// Gives up waiting for the end. Returns whether the caller must push the slot once more, to tell the shard.
+    /// Gives up waiting for the end. Returns whether the caller must push the slot again, so that the shard cancels the
+    /// request.
     pub(crate) fn abandon(&self) -> bool {
         self.state.swap(ABANDONED, AcqRel) == TAKEN
     }
@@ -173,7 +175,7 @@ impl Inbox {
     pub(crate) fn take(&self) -> Taken {
         let mut newest = if self.is_empty() { ptr::null_mut() } else { self.newest.swap(ptr::null_mut(), SeqCst) };
         let mut oldest = ptr::null_mut();
-        // The list is newest first: reverse it.
+        // Reverse the list, which is newest first.
         while !newest.is_null() {
             // SAFETY: since the swap, this function alone owns the list, which holds a count of each of its slots.
             let slot = unsafe { &*newest };
@@ -190,7 +192,7 @@ impl Drop for Inbox {
     }
 }
 
-/// The slots taken out of an inbox, oldest first. Those not iterated over are answered with a broken pipe.
+/// The slots taken out of an inbox, oldest first. Slots that are not iterated over are answered with a broken pipe.
 pub(crate) struct Taken {
     oldest: *mut Slot,
 }
@@ -229,7 +231,7 @@ pub(crate) enum Order {
     Nothing,
 }
 
-/// A slot that a shard has taken. Dropped before the end, it answers with a broken pipe.
+/// A slot that a shard has taken. If dropped before the end, it answers with a broken pipe.
 pub(crate) struct Submission {
     slot: Arc<Slot>,
     is_answered: bool,
@@ -240,11 +242,12 @@ impl Submission {
     pub(crate) fn open(&self) -> Order {
         let before = self.slot.state.compare_exchange(QUEUED, TAKEN, AcqRel, Acquire);
         let mut contents = self.slot.contents();
-        // The request no longer waits to be started.
+        // Free the place: the request no longer waits to be started.
         let place = contents.place.take();
         let (request, ticket) = (contents.request.take(), contents.ticket.take());
         drop(contents);
         drop(place);
+
         match (before, request, ticket) {
             (Ok(_), Some(request), _) => Order::Start(request),
             (Err(ABANDONED), _, Some(ticket)) => Order::Cancel(ticket),
@@ -257,7 +260,7 @@ impl Submission {
         self.slot.contents().ticket = Some(ticket);
     }
 
-    /// Gives the end to the future.
+    /// Delivers the end to the future.
     pub(crate) fn finish(mut self, end: End) {
         // First: once the future has seen the end, the slot may carry another request, which the drop must not answer.
         self.is_answered = true;
@@ -268,8 +271,8 @@ impl Submission {
 impl Drop for Submission {
     fn drop(&mut self) {
         if !self.is_answered && matches!(self.slot.state.load(Acquire), QUEUED | TAKEN) {
-            // Gives back the memory of a request that was never taken out. In the slot, which may go back to the pool,
-            // the request would keep its file open.
+            // Return the memory of a request that was never taken out. If the request stayed in the slot, which may be
+            // pooled, it would keep its file open.
             let data = self.slot.empty();
             self.slot.answer((Err(io::Error::new(io::ErrorKind::BrokenPipe, GONE)), data));
         }

@@ -1,12 +1,12 @@
 //! A request on its way to a shard and back, as a future.
 //!
 //! # Why
-//! A task of any executor, outside of the shards, waits for the end of a request, and may stop waiting.
+//! A task of any executor, outside the shards, waits for the end of a request, and may stop waiting.
 //!
 //! # How it works
-//! The first poll takes a place in the shard's mailbox and a [`Slot`] from its pool, and sends the slot. The poll after
-//! the end takes the end and gives the slot back. Dropped in between, the future abandons the slot: the queued rest of
-//! the request is cancelled; pieces in the device end as always, and the shard keeps their memory until then.
+//! The first poll reserves a place in the shard's mailbox, takes a [`Slot`] from its pool, and sends the slot. The poll
+//! after the end takes the result and returns the slot. If dropped in between, the future abandons the slot: the queued
+//! rest of the request is cancelled; pieces in the device end as always, and the shard keeps their memory until then.
 //!
 //! # Limits
 //! If too many requests wait, or the shard has stopped, the request ends at the first poll, with its memory.
@@ -25,7 +25,7 @@ use crate::mailbox::Mailboxes;
 use crate::request::Request;
 use crate::slot::{End, GONE, Slot};
 
-/// The error message if too many jobs wait: waiting without a bound is refused.
+/// The error message if too many jobs wait, since their number is bounded.
 pub(crate) const FULL: &str = "as many jobs wait for the shard as may: wait for some to end, or shed load";
 
 /// A request on its way to a shard and back, as a future. The first poll sends it.
@@ -51,6 +51,7 @@ impl Submitted<'_> {
         let Some(place) = self.mailboxes.reserve_job(self.shard) else {
             return Poll::Ready((Err(explained(libc::EAGAIN, FULL.to_owned())), request.data));
         };
+
         let slot = self.mailboxes.slot(self.shard).unwrap_or_else(Slot::new);
         slot.fill(request, place, context.waker());
         if self.mailboxes.submit(self.shard, Arc::clone(&slot)) {

@@ -1,13 +1,13 @@
 //! The state that a program's shards share: disks, classes, mailboxes, and the assignment of I/O queues to shards.
 //!
 //! # Why
-//! A disk with much parallelism gets an I/O queue on every shard, and no message is ever sent. One with little gets
-//! fewer queues, so that each has some depth; several shards then share one queue, on its *coordinator*.
+//! A disk with high parallelism gets an I/O queue on every shard, and needs no messages. A disk with low parallelism
+//! gets fewer queues, so that each has some depth; several shards then share one queue, on its *coordinator*.
 //!
 //! # How it works
-//! Shards are numbered by NUMA node, and pinned to it if the runtime pins them. Each node has queues in proportion to
-//! its shards, and neighbours share one: on a node with S shards and Q queues, shard s of the node uses its queue
-//! s*Q/S. The coordinator of a queue is the first of its shards, and never changes.
+//! Shards are numbered by NUMA node, and pinned to their node if the runtime pins them. Each node has queues in
+//! proportion to its shards, and neighbours share one: on a node with S shards and Q queues, shard s of the node uses
+//! its queue s*Q/S. The coordinator of a queue is the first of its shards, and never changes.
 //!
 //! # Limits
 //! At least as many queues as NUMA nodes with shards (otherwise an error), so that no message crosses nodes.
@@ -50,24 +50,23 @@ pub enum DiskMode {
 pub struct DiskSetup {
     /// The model and its limits.
     pub config: DiskConfig,
-    /// The mode at first; [`Topology::set_mode`] changes it.
+    /// The initial mode; [`Topology::set_mode`] changes it.
     pub mode: DiskMode,
     /// Number of I/O queues; `None` for one per shard.
     pub num_io_queues: Option<u16>,
     /// Most requests in one I/O queue, at least 1.
     pub max_requests: u32,
-    /// Device time that a class may use before the others when it wakes up; see [`QueueConfig::wakeup_credit_ns`].
+    /// Device time that a class may use ahead of the others when it wakes up; see [`QueueConfig::wakeup_credit_ns`].
     pub wakeup_credit_ns: Option<u64>,
     /// Time constant of [`DiskMode::Depth`]; see [`QueueConfig::decay_tau_ns`].
     pub decay_tau_ns: u64,
-    /// Directories on the disk, or device nodes, by which [`Topology::disk_of`] finds it. If empty, no path leads to
-    /// it, unless it is the only disk.
+    /// Directories on the disk, or device nodes, by which [`Topology::disk_of`] finds the disk. If empty, it finds the
+    /// disk only if that is the only one.
     pub mountpoints: Vec<PathBuf>,
 }
 
 impl DiskSetup {
-    /// Returns a disk without a model: everything is dispatched at once; shares hold only while the backend has no
-    /// room.
+    /// Returns a disk without a model: requests are dispatched at once; shares hold only while the backend has no room.
     #[must_use]
     pub fn unlimited() -> DiskSetup {
         DiskSetup::new(DiskConfig::default())
@@ -85,8 +84,8 @@ impl DiskSetup {
 /// Limits of a reactor.
 #[derive(Clone, Copy, Debug)]
 pub struct ReactorConfig {
-    /// Most requests under way on a shard, at least 1, those from and for other shards included; also the most requests and jobs of
-    /// [`Handle`](crate::Handle)s that wait to be started there.
+    /// Most requests under way on a shard, at least 1, including those from and for other shards; also the most
+    /// requests and jobs of [`Handle`](crate::Handle)s that may wait to be started there.
     pub max_requests: u32,
 }
 
@@ -96,7 +95,7 @@ impl Default for ReactorConfig {
     }
 }
 
-/// The error of a topology that is impossible.
+/// Why a topology is impossible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TopologyError {
@@ -177,7 +176,7 @@ impl FileOwner for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // No shard is left to record anything; the records so far are written.
+        // No shard is left to record anything: write the records so far.
         drop(self.recorder.stop());
     }
 }
@@ -186,13 +185,13 @@ struct TopologyDisk {
     setup: DiskSetup,
     /// The I/O queue of each shard, in ascending order.
     queues: Vec<u16>,
-    /// The present mode; `setup` has the first one.
+    /// The present mode; `setup` has the initial one.
     mode: Mutex<DiskMode>,
     disk: Arc<Disk>,
     classes: DiskClasses,
 }
 
-/// The shared state of a program's shards; see the module's documentation. Clones share everything.
+/// The shared state of a program's shards; see the module's documentation. Clones share the state.
 #[derive(Clone)]
 pub struct Topology(Arc<Inner>);
 
@@ -313,8 +312,8 @@ impl Topology {
     ///
     /// # Errors
     /// `ENODEV` if no disk has a mount point on the path's device; the message lists the mount points. So no request is
-    /// ever scheduled by the figures of another disk, or by none. The system's error if neither the path nor its directory
-    /// is there, or they may not be looked at.
+    /// ever scheduled by the figures of another disk, or by none. The system's error if neither the path nor its
+    /// directory exists, or access to them is denied.
     pub fn disk_of(&self, path: &Path) -> io::Result<u16> {
         if let [only] = self.0.disks.as_slice()
             && only.setup.mountpoints.is_empty()
@@ -351,7 +350,7 @@ impl Topology {
     }
 
     /// Sets the mode of disk `disk` while shards run. Each shard follows at its next turn, within 100 ms if requests
-    /// wait. Nothing queued is lost, requests of a class keep their order, and those in the device end normally.
+    /// wait. No queued request is lost, requests of a class keep their order, and those in the device end normally.
     /// Returns whether there is such a disk.
     pub fn set_mode(&self, disk: u16, mode: DiskMode) -> bool {
         let Some(disk) = self.0.disks.get(usize::from(disk)) else { return false };
@@ -373,8 +372,8 @@ impl Topology {
         }
     }
 
-    /// Returns a file of disk `disk`, without opening it. The file does not keep the topology alive. A file of a disk that
-    /// does not exist can be made but not used: opening it is an error, and requests for it are refused
+    /// Returns a file of disk `disk`, without opening it. The file does not keep the topology alive. A file of a disk
+    /// that does not exist can be made but not used: opening it is an error, and requests for it are refused
     /// ([`RefusedReason::UnknownDisk`](crate::RefusedReason::UnknownDisk)).
     #[must_use]
     pub fn file(&self, path: &Path, options: OpenOptions, disk: u16) -> Arc<SharedFile> {
@@ -397,7 +396,7 @@ impl Topology {
         &self.0.memory
     }
 
-    /// Returns the switch for recording the stations of every request.
+    /// Returns the control of traces, which record the stations of every request.
     #[must_use]
     pub fn trace(&self) -> Tracing {
         Tracing::new(Arc::clone(&self.0.recorder))
@@ -415,7 +414,6 @@ impl Topology {
         self.0.reactor_config
     }
 
-    /// Returns the number of I/O queues of `disk`.
     pub(crate) fn queue_count(&self, disk: u16) -> u16 {
         let disk = self.0.disks.get(usize::from(disk));
         disk.and_then(|disk| disk.setup.num_io_queues).unwrap_or(self.0.shards)
@@ -426,7 +424,7 @@ impl Topology {
     pub fn coordinator(&self, disk: u16, shard: u16) -> u16 {
         let queues = self.0.disks.get(usize::from(disk)).map(|disk| disk.queues.as_slice());
         let of_shard = queues.and_then(|queues| Some((queues, queues.get(usize::from(shard))?)));
-        // An unknown disk or shard has a queue of its own.
+        // An unknown disk or shard counts as one with its own queue.
         of_shard.map_or(shard, |(queues, queue)| queues.partition_point(|before| before < queue) as u16)
     }
 
@@ -448,8 +446,8 @@ impl Topology {
         (u32::from(number) * u32::from(groups) / u32::from(queues)) as u16
     }
 
-    /// Returns the program's classes in disk `disk`, and the number of shards over which each is divided (0: not
-    /// divided).
+    /// Returns the program's classes in disk `disk`, and the number of shards over which each is divided (0 if it is
+    /// not divided).
     pub(crate) fn disk_classes(&self, disk: usize) -> Option<(&DiskClasses, u16)> {
         let is_divided = self.queue_count(disk as u16) < self.0.shards;
         let disk = self.0.disks.get(disk)?;
@@ -461,7 +459,7 @@ impl Topology {
         (0..self.disks()).map(|disk| self.queue_of(disk, shard, Some(shard))).collect()
     }
 
-    /// Registers a gate, so that a look at all shards finds it.
+    /// Registers a gate, so that a look at all shards includes it.
     #[cfg(feature = "metrics")]
     pub(crate) fn add_gate(&self, gate: Weak<GateQueues>) {
         let mut gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
@@ -477,7 +475,7 @@ impl Topology {
     }
 
     /// Returns the I/O queue of `disk` that `shard` coordinates, or `None` if another shard coordinates its queue.
-    /// `number`: the shard to wake if another queue leaves room to this one.
+    /// `number` is the shard to wake if another queue leaves room to this one.
     pub(crate) fn queue_of(&self, disk: u16, shard: u16, number: Option<u16>) -> Option<DiskQueue> {
         if self.coordinator(disk, shard) != shard {
             return None;
@@ -495,7 +493,7 @@ impl Topology {
     }
 }
 
-/// Returns the error for a path of which the system does not tell the device.
+/// Returns the error for a path whose device is unknown.
 fn no_device(path: &Path, error: &io::Error) -> io::Error {
     let hint = match error.kind() {
         io::ErrorKind::NotFound => ": its directory must exist",

@@ -4,8 +4,8 @@
 //! If io_uring is forbidden, AIO still keeps many operations at the disk at once without threads.
 //!
 //! # How it works
-//! `submit` fills control blocks, `flush` hands all of them over with one `io_submit`, `reap` takes completions with
-//! one `io_getevents`, and makes no system call if the kernel's ring, which is mapped into our memory, is empty. Every
+//! `submit` fills control blocks, `flush` submits all of them with one `io_submit`, `reap` takes completions with one
+//! `io_getevents`, and makes no system call if the kernel's ring, which is mapped into our memory, is empty. Every
 //! control block names the doorbell's eventfd, so sleeping is one `ppoll`. Blocks that `io_submit` does not accept now
 //! (`EAGAIN`, or fewer than offered) stay queued until the next `flush` or `wait` offers them again. Operations that
 //! the interface lacks (`fallocate`, discard, and `fsync` on older kernels) go to one helper thread, started at the
@@ -13,11 +13,11 @@
 //!
 //! # Limits
 //! Only direct I/O is asynchronous: a buffered read or write blocks inside `io_submit`. So may a direct write that
-//! extends its file. A waiting shard wakes for every single completion. The number of control blocks on the whole
-//! machine is bounded by `fs.aio-max-nr`.
+//! extends its file. A waiting shard wakes for every completion. The number of control blocks on the whole machine is
+//! bounded by `fs.aio-max-nr`.
 //!
 //! # Example
-//! 32 reads: 32 control blocks, one `io_submit`. It answers 30: two stay queued. `wait` sleeps in `ppoll`, the first
+//! 32 reads: 32 control blocks, one `io_submit`, which accepts 30: two stay queued. `wait` sleeps in `ppoll`, the first
 //! completion makes the eventfd readable, `reap` returns all completions, the next `flush` offers the two again.
 
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ use crate::sys::clock;
 /// Control blocks if the caller has no preference.
 pub const DEFAULT_ENTRIES: u32 = 256;
 
-/// Sleep before refused control blocks are offered again while no completion is on its way.
+/// Sleep before refused control blocks are offered again while no operation is in flight.
 const RETRY_NS: u64 = 1_000_000;
 
 // Commands and flag of `linux/aio_abi.h`.
@@ -128,7 +128,8 @@ impl Context {
         usize::try_from(answer).map_err(|_| last_errno())
     }
 
-    /// Returns whether an event may be waiting: reads the ring in our memory, and answers yes if it is not as expected.
+    /// Returns whether an event may be waiting. Reads the ring in our memory; if its magic number is unknown, returns
+    /// `true`.
     fn may_have_events(&self) -> bool {
         let ring = self.0 as *const RingHead;
         // SAFETY: the context's number is the address of the ring, mapped until `io_destroy` in our drop; the kernel
@@ -145,7 +146,7 @@ impl Drop for Context {
     }
 }
 
-/// An operation between `submit` and its event. It keeps the file open.
+/// An operation between `submit` and its event, which keeps its file open.
 struct Flight {
     key: u64,
     file: Arc<OsFile>,
@@ -160,7 +161,7 @@ pub struct AioBackend {
     /// Indexed by `Iocb::data`.
     flights: Vec<Option<Flight>>,
     free: Vec<usize>,
-    /// Filled and not yet accepted by the kernel.
+    /// Control blocks that the kernel has not accepted yet.
     waiting: Vec<Iocb>,
     events: Vec<IoEvent>,
     ready: VecDeque<Completion>,
@@ -199,7 +200,7 @@ impl AioBackend {
         self.in_context() - self.waiting.len()
     }
 
-    /// Hands an operation that AIO cannot do to the helper thread.
+    /// Passes an operation that AIO lacks to the helper thread.
     ///
     /// # Safety
     /// As [`Backend::submit`].
@@ -280,7 +281,7 @@ impl AioBackend {
                 self.land(event);
             }
             self.events = events;
-            // Interrupted by a signal: the next call takes them.
+            // A signal interrupted the call; the next one takes the events.
             if count == 0 {
                 return;
             }
@@ -421,12 +422,12 @@ unsafe impl Backend for AioBackend {
 }
 
 impl Drop for AioBackend {
-    /// Carries out the accepted operations, and waits for them: the kernel must not write to memory after this. The
-    /// helper thread is joined by its own drop.
+    /// Submits the accepted operations, and waits for them: the kernel must not write to memory after this. The drop of
+    /// the helper joins its thread.
     fn drop(&mut self) {
         while self.in_context() > 0 {
             if self.offer().is_err() {
-                // The kernel takes no more of them, so the waiting ones will never touch memory.
+                // The kernel takes no more blocks, so the waiting ones will never touch memory.
                 while !self.waiting.is_empty() {
                     self.refuse_first(libc::ECANCELED);
                 }

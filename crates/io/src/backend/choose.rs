@@ -1,12 +1,12 @@
-//! The choice of a backend: the one asked for by name, or the best that this machine allows, with the reason.
+//! The choice of a backend: the one requested by name, or the best that this machine allows, with the reason.
 //!
 //! # Why
-//! Containers, sandboxes and limits deny io_uring or AIO more often than not. A tool must then continue with the next
-//! best, and say so; but a backend that was asked for by name is never silently replaced.
+//! Containers, sandboxes and limits often deny io_uring or AIO. A tool must then continue with the next best, and say
+//! so; but a backend that was requested by name is never silently replaced.
 //!
 //! # How it works
-//! [`probe`] tries io_uring, Linux AIO and the pool in this order, by making them. The error number of a refusal tells
-//! its meaning and its remedy.
+//! [`probe`] tries to make io_uring, Linux AIO and the pool, in this order. The error number of a refusal gives its
+//! meaning and its remedy.
 //!
 //! # Limits
 //! A backend that can be made may still fail for a certain file (direct I/O on some file systems); `open` reports that.
@@ -45,7 +45,7 @@ pub enum BackendKind {
     Pool,
     /// Files in memory.
     Memory,
-    /// Does nothing, at once.
+    /// Completes every operation at once.
     Null,
     /// Simulated disks in virtual time.
     #[cfg(feature = "sim")]
@@ -136,7 +136,7 @@ impl FromStr for BackendKind {
 pub struct Choice {
     /// The backend.
     pub kind: BackendKind,
-    /// Reason of the choice: asked for, first choice, or what ruled out the better ones. One line.
+    /// Reason of the choice: requested, first choice, or the refusals of the better ones. One line.
     pub reason: String,
 }
 
@@ -172,11 +172,11 @@ fn write_refusals(out: &mut dyn fmt::Write, refusals: &[Refusal]) -> fmt::Result
     Ok(())
 }
 
-/// Makes `preference`, or without one the first of io_uring, AIO and the pool that this machine allows. `entries` is
-/// the number of operations that it takes at once (256 suits most disks).
+/// Makes `preference`, or without one the first of io_uring, AIO and the pool that this machine allows. The backend
+/// takes `entries` operations at once (256 suits most disks).
 ///
 /// # Errors
-/// If the backend asked for, or every one of the three, is refused.
+/// If the requested backend, or each of the three, is refused.
 pub fn probe(preference: Option<BackendKind>, entries: u32) -> Result<(Box<dyn Backend>, Choice), OpenBackendError> {
     if let Some(kind) = preference {
         return Ok((kind.make(entries)?, Choice { kind, reason: "asked for by name".to_owned() }));
@@ -187,7 +187,7 @@ pub fn probe(preference: Option<BackendKind>, entries: u32) -> Result<(Box<dyn B
 /// Returns the world of `--backend sim`: one plain, faultless SSD, and a thread for each shard.
 ///
 /// # Errors
-/// None today; the signature is that of the other backends' `new`.
+/// None at present; the signature is that of the other backends' `new`.
 #[cfg(feature = "sim")]
 pub(crate) fn default_world() -> io::Result<SimWorld> {
     SimWorld::for_threads(&SimConfig::default()).map_err(io::Error::other)

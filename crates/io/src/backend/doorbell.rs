@@ -1,22 +1,22 @@
 //! Wakes a sleeping backend, without a system call if it is awake.
 //!
 //! # Why
-//! Other threads hand work to a shard. If it sleeps, they must wake it from the kernel; if it is awake (the busy case),
-//! a system call per message would be waste. A wake-up that arrives just before the sleep must not be lost.
+//! Other threads send work to a shard. If the shard sleeps, they must wake it from the kernel; if it is awake (the busy
+//! case), a system call per message would be waste. A wake-up that arrives just before the sleep must not be lost.
 //!
 //! # How it works
-//! One word with three states: awake, sleeping, rung. A ringer swaps in `rung` and writes to the eventfd only if it
-//! found `sleeping`. The owner moves from awake to sleeping with a compare-and-swap, which fails if a ring came in
-//! between; it then does not sleep. All of it is sequentially consistent: writes before a ring are visible to the owner
-//! after it has seen the ring. A second flag tells a wake-up by a user ([`Wake::wake`]) from a worker thread that
-//! reports a completion.
+//! One word with three states: awake, sleeping, rung. A ringer swaps in `rung` and writes to the eventfd only if the
+//! state was `sleeping`. The owner moves from awake to sleeping with a compare-and-swap, which fails if a ring came in
+//! between; it then does not sleep. All accesses are sequentially consistent: writes before a ring are visible to the
+//! owner after it has seen the ring. A second flag distinguishes a wake-up by a user ([`Wake::wake`]) from a worker
+//! thread's report of a completion.
 //!
 //! # Limits
 //! One owner. A write to the eventfd may arrive after the owner has woken by itself: the next sleep is then short.
 //!
 //! # Example
-//! Two rings while the owner is awake: state rung, no system call. The owner wants to sleep: the swap fails, it looks
-//! for work again, finds none, sleeps (state sleeping, `ppoll`). A third ring: state rung, one `write`; `ppoll`
+//! Two rings while the owner is awake: state rung, no system call. The owner tries to sleep: the swap fails; the owner
+//! checks for work again, finds none, sleeps (state sleeping, `ppoll`). A third ring: state rung, one `write`; `ppoll`
 //! returns.
 
 use std::io;
@@ -48,16 +48,16 @@ impl Doorbell {
         Ok(Arc::new(Self { state: AtomicU8::new(AWAKE), woken: AtomicBool::new(false), event }))
     }
 
-    /// Tells the owner, from any thread, that there is something to do.
+    /// Tells the owner, from any thread, that there is work.
     pub(crate) fn ring(&self) {
         if self.state.swap(RUNG, SeqCst) == SLEEPING {
             self.signal();
         }
     }
 
-    /// Makes the eventfd readable, whatever the state.
+    /// Makes the eventfd readable in any state.
     pub(crate) fn signal(&self) {
-        // It could block only at a count of u64::MAX - 1, which takes centuries of signals to reach.
+        // The write blocks only at a count of u64::MAX - 1, which signals reach after centuries.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
@@ -66,7 +66,7 @@ impl Doorbell {
         self.woken.swap(false, SeqCst)
     }
 
-    /// Marks the owner as about to sleep. Returns `false` if a ring came meanwhile: look for work again instead.
+    /// Marks the owner as about to sleep. Returns `false` if a ring came meanwhile: then check for work again.
     pub(crate) fn begin_sleep(&self) -> bool {
         if self.state.compare_exchange(AWAKE, SLEEPING, SeqCst, SeqCst).is_ok() {
             return true;
@@ -75,7 +75,6 @@ impl Doorbell {
         false
     }
 
-    /// Marks the owner as awake.
     pub(crate) fn end_sleep(&self) {
         self.state.swap(AWAKE, SeqCst);
     }
@@ -106,17 +105,20 @@ impl Doorbell {
         if !self.begin_sleep() {
             return Ok(());
         }
+
         let timeout = deadline_ns.map(|deadline_ns| {
             let (tv_sec, tv_nsec) = clock::until(deadline_ns);
             Timespec { tv_sec: i64::try_from(tv_sec).unwrap_or(i64::MAX), tv_nsec: i64::from(tv_nsec) }
         });
+
         let mut fds = [PollFd::from_borrowed_fd(self.event.as_fd(), PollFlags::IN)];
         let polled = poll(&mut fds, timeout.as_ref());
         self.end_sleep();
+
         match polled {
             Ok(0) | Err(rustix::io::Errno::INTR) => Ok(()),
             Ok(_) => {
-                // Empties the counter. Readable, and this is the only reader, so it does not block.
+                // Clear the counter. It is readable and this is the only reader, so the read does not block.
                 let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
                 Ok(())
             }

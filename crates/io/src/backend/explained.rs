@@ -1,14 +1,14 @@
-//! Errors in words that keep the system's error number.
+//! Errors with a message that keep the system's error number.
 //!
 //! # Why
-//! Users want a sentence with a remedy; programs must tell `EMFILE` from `ENOSPC`. An [`io::Error`] with a message has
-//! no number, and its kinds are fewer than the numbers.
+//! Users need a sentence with a remedy; programs must tell `EMFILE` from `ENOSPC`. An [`io::Error`] with a message has
+//! no number, and there are fewer kinds than numbers.
 //!
 //! # How it works
-//! [`explained`] makes an error that carries both; [`error_number`] returns the number.
+//! [`explained`] returns an error with both; [`error_number`] returns the number.
 //!
 //! # Limits
-//! `io::Error::raw_os_error` does not see the number.
+//! `io::Error::raw_os_error` returns no number for such an error.
 //!
 //! # Example
 //! ```
@@ -43,7 +43,7 @@ pub fn explained(errno: i32, message: String) -> io::Error {
 }
 
 /// Returns the system's error number of `error`: its own, or that of an [`explained`] error. For any other error,
-/// returns the number that fits the kind best, or `EIO`.
+/// returns the number that suits its kind best, or `EIO`.
 #[must_use]
 pub fn error_number(error: &io::Error) -> i32 {
     if let Some(errno) = error.raw_os_error() {

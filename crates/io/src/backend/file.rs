@@ -1,14 +1,14 @@
 //! Files of the backends that use the operating system's files: opening, alignment, numbering.
 //!
 //! # Why
-//! io_uring, Linux AIO and the pool open files in the same way, and must report in the same words what the file system
-//! allows for direct I/O, and the remedy if it refuses.
+//! io_uring, Linux AIO and the pool open files in the same way, and must report the file system's limits for direct
+//! I/O, and the remedy if it refuses, in the same words.
 //!
 //! # How it works
-//! [`OsFile::open`] opens without ever truncating; with `create_new` it creates exclusively. The alignment comes from
-//! `statx` (`STATX_DIOALIGN`, Linux 6.1); on an older kernel, a block device gives its sector size, and for a file a
-//! page is assumed. [`FileTable`] gives out numbers that carry a generation, so that the number of a closed file does
-//! not name the next file in the same place.
+//! [`OsFile::open`] never truncates; with `create_new` it creates exclusively. The alignment comes from `statx`
+//! (`STATX_DIOALIGN`, Linux 6.1); on an older kernel, a block device gives its sector size, and for a file a page is
+//! assumed. The numbers of [`FileTable`] include a generation, so that the number of a closed file does not name the
+//! next file in the same place.
 //!
 //! # Limits
 //! 65 535 files per backend. A generation recurs after 65 536 uses of the same place.
@@ -90,8 +90,8 @@ fn open_file(path: &Path, options: &OpenOptions) -> io::Result<File> {
         return Err(explained(libc::EINVAL, message));
     }
 
-    // A new file is made without O_DIRECT, which is then switched on. Otherwise a file system that refuses it would
-    // leave the new file behind although the open failed.
+    // Create a new file without O_DIRECT and set the flag afterwards. Otherwise a file system that refuses O_DIRECT
+    // would leave the new file behind although the open failed.
     let direct_at_open = options.direct && !options.create_new;
 
     let mut flags = 0;
@@ -105,8 +105,8 @@ fn open_file(path: &Path, options: &OpenOptions) -> io::Result<File> {
         flags |= libc::O_DIRECTORY;
     }
 
-    // O_NONBLOCK: opening a named pipe must not hang. It is switched off below, because io_uring answers EAGAIN for
-    // files that have it, instead of waiting.
+    // O_NONBLOCK: opening a named pipe must not hang. The flag is cleared below, because io_uring answers EAGAIN for
+    // files with it, instead of waiting.
     flags |= libc::O_NONBLOCK;
 
     let opened = std::fs::OpenOptions::new()
@@ -179,7 +179,7 @@ fn describe(path: &Path, file: &File, options: &OpenOptions) -> io::Result<FileI
     })
 }
 
-/// Returns memory alignment, offset alignment (bytes), and their source.
+/// Returns memory alignment and offset alignment, in bytes, and their source.
 fn alignment(path: &Path, file: &File, is_block_device: bool, direct: bool) -> io::Result<(u32, u32, AlignSource)> {
     if !direct {
         return Ok((1, 1, AlignSource::NotNeeded));
@@ -209,8 +209,8 @@ fn len_bytes(file: &File, is_block_device: bool) -> io::Result<u64> {
     Ok(file.metadata()?.len())
 }
 
-/// Refuses operations that no backend can carry out, before they reach the kernel (which would read some of them
-/// differently: an io_uring offset of `u64::MAX` means the current file position).
+/// Refuses operations that no backend can carry out, before they reach the kernel, which interprets some differently:
+/// an io_uring offset of `u64::MAX` means the current file position.
 pub(crate) fn validate(operation: &Operation) -> Result<(), i32> {
     let len_bytes = match (operation.kind, operation.memory) {
         (Kind::Read | Kind::Write, Memory::None) => return Err(libc::EINVAL),
@@ -241,7 +241,7 @@ impl<T> FileTable<T> {
         Self { places: Vec::new(), free: Vec::new() }
     }
 
-    /// Gives `value` a number.
+    /// Inserts `value` and returns its number.
     ///
     /// # Errors
     /// If all 65 535 places are taken.
@@ -256,6 +256,7 @@ impl<T> FileTable<T> {
                 index
             }
         };
+
         let Some(place) = self.places.get_mut(usize::from(index)) else { return Err(io::ErrorKind::Other.into()) };
         place.value = Some(value);
         Ok(FileId(u32::from(place.generation) << 16 | u32::from(index)))

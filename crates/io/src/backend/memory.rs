@@ -1,16 +1,16 @@
-//! Files in memory: a backend for tests and demonstrations that needs no disk and keeps nothing.
+//! Files in memory: a backend for tests and demonstrations that needs no disk and keeps no data.
 //!
 //! # Why
-//! Tests of shards and tools need real data without real files, and both ways of completing: at once, and later.
+//! Tests of shards and tools need real data without real files, and both forms of completion: at once, and later.
 //!
 //! # How it works
 //! A [`MemoryStore`] maps paths to contents; several backends (of several shards) can share one. Contents are kept in
 //! pages of 64 KiB. A page that was never written, or was discarded whole, takes no memory and reads as zeros.
-//! [`MemoryBackend::new`] finishes every operation inside `submit`; [`MemoryBackend::deferred`] takes them in `submit`,
-//! carries them out in `flush` and returns them in `reap`, as a ring would, with a bound.
+//! [`MemoryBackend::new`] finishes every operation inside `submit`; [`MemoryBackend::deferred`] takes a bounded number
+//! in `submit`, carries them out in `flush` and returns them in `reap`, as a ring does.
 //!
 //! # Limits
-//! Nothing survives the store. Any address and offset will do, even for direct I/O. One lock per file.
+//! Files do not survive the store. Any address and offset is accepted, even for direct I/O. One lock per file.
 //!
 //! # Example
 //! ```
@@ -37,7 +37,7 @@ use super::{
 };
 use crate::sys::clock;
 
-/// Unit in which contents are kept.
+/// Length of the pages of contents.
 const PAGE_BYTES: usize = 64 * 1024;
 
 /// Capacity reported by a backend that finishes operations at once and never has one in flight.
@@ -52,8 +52,8 @@ pub struct MemoryStore {
 type SharedContents = Arc<Mutex<Contents>>;
 
 impl MemoryStore {
-    /// Removes the file at `path`. Backends that have it open keep it until they close it. Returns whether it was
-    /// there.
+    /// Removes the file at `path`. Backends that have the file open keep it until they close it. Returns whether there
+    /// was one.
     pub fn remove(&self, path: &Path) -> bool {
         lock(&self.files).remove(path).is_some()
     }
@@ -210,7 +210,7 @@ unsafe impl Backend for MemoryBackend {
 
     fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
         let contents = match options.directory {
-            // Names in memory are never durable: there is nothing to sync.
+            // Names in memory are never durable, so there is nothing to sync.
             true => SharedContents::default(),
             false => self.store.open(path, options.create_new)?,
         };
@@ -372,7 +372,7 @@ unsafe fn transfer(operation: &Operation, contents: &mut Contents) -> OpResult {
     Ok(moved as u32)
 }
 
-/// Locks. Contents are sound at every moment, so a panic elsewhere does not spoil them.
+/// Locks `mutex`. Contents are valid at every moment, so a panic elsewhere does not spoil them.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

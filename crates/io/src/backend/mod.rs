@@ -1,21 +1,20 @@
-//! Backends: the one narrow seam between a shard and the systems that carry out its I/O.
+//! Backends: the interface between a shard and the systems that carry out its I/O.
 //!
 //! # Why
-//! The scheduler decides *when* a request is sent to the disk; a backend only carries it there and reports when it came
-//! back. io_uring, Linux AIO, a thread pool, memory, null and a simulated disk do the same job behind [`Backend`], and
-//! one conformance kit (module `conformance`, feature `conformance`) tests them all against the same contract. Time is
-//! read through the backend too, so that a whole shard can run on virtual time.
+//! The scheduler decides *when* a request is sent to the disk; a backend only carries it out and reports its
+//! completion. io_uring, Linux AIO, a thread pool, memory, null and a simulated disk do the same job behind
+//! [`Backend`], and one conformance kit (module `conformance`, feature `conformance`) tests them all against the same
+//! contract. Time is read through the backend too, so that a whole shard can run on virtual time.
 //!
 //! # How it works
 //! A shard opens files through its backend, then loops: [`Backend::submit`] for every piece that the scheduler
-//! dispatched, [`Backend::flush`] once per turn, [`Backend::reap`] for completions, and [`Backend::wait`] when there is
-//! nothing to do. A submission has three answers ([`Submit`]): done, queued, busy. Nothing blocks but `wait` (and
-//! `open`).
+//! dispatched, [`Backend::flush`] once per turn, [`Backend::reap`] for completions, and [`Backend::wait`] when it has
+//! no work. A submission has three answers ([`Submit`]): done, queued, busy. Only `wait` and `open` block.
 //!
 //! # Who owns the memory
-//! An [`Operation`] carries raw pointers. The caller keeps the memory alive and untouched until the completion with the
-//! same key has come out of `reap` (or `submit` answered done or busy), whatever happens to the future that waits for
-//! it. A backend that is dropped first waits for its operations in flight.
+//! An [`Operation`] carries raw pointers. The caller keeps the memory alive and untouched until `reap` has returned the
+//! completion with the same key (or `submit` answered done or busy), even if the future that waits for it is dropped.
+//! The drop of a backend first waits for its operations in flight.
 //!
 //! # Limits
 //! A backend belongs to one thread (it is `!Send` if the kernel requires that); only its [`WakeHandle`] crosses
@@ -88,11 +87,11 @@ pub struct FileInfo {
     pub memory_align_bytes: u32,
     /// Offsets and lengths of direct reads and writes must be multiples of this, in bytes.
     pub offset_align_bytes: u32,
-    /// Where the alignment comes from.
+    /// The source of the alignment.
     pub align_source: AlignSource,
     /// Whether this is a block device.
     pub is_block_device: bool,
-    /// Device number of the disk that holds it (`st_dev`; for a block device `st_rdev`).
+    /// Device number of the disk that holds the file (`st_dev`; for a block device `st_rdev`).
     pub device: u64,
 }
 
@@ -101,9 +100,9 @@ pub struct FileInfo {
 pub enum AlignSource {
     /// The kernel reported it (`statx` with `STATX_DIOALIGN`, or the block device's own figures).
     Kernel,
-    /// The kernel does not report it (tmpfs, old kernels): a page, 4096 bytes, is assumed.
+    /// The kernel does not report it (tmpfs, old kernels), so a page, 4096 bytes, is assumed.
     AssumedPage,
-    /// Buffered I/O: any address and length will do.
+    /// Buffered I/O, which accepts any address and length.
     NotNeeded,
 }
 
@@ -116,10 +115,10 @@ pub enum Kind {
     Write,
     /// Makes the data (and, unless `data_only`, the metadata) of the file durable.
     Sync {
-        /// As `fdatasync`: leaves out metadata that reading back does not need.
+        /// Whether to leave out metadata that a read does not need, as `fdatasync` does.
         data_only: bool,
     },
-    /// Gives the range back: `fallocate(PUNCH_HOLE)` on a file, `BLKDISCARD` on a device.
+    /// Frees the space of the range: `fallocate(PUNCH_HOLE)` on a file, `BLKDISCARD` on a device.
     Discard {
         /// Length in bytes.
         len_bytes: u64,
@@ -149,8 +148,8 @@ pub enum Memory {
         ptr: *mut u8,
         /// Length in bytes.
         len_bytes: u32,
-        /// The region that holds it, if [`Backend::register_memory`] has registered one. A region of another backend
-        /// does no harm.
+        /// The region that holds it, if [`Backend::register_memory`] has registered one. A region of another backend is
+        /// ignored.
         region: Option<RegionId>,
     },
     /// Several pieces, as `readv`/`writev` take them.
@@ -165,7 +164,7 @@ pub enum Memory {
 /// One operation on its way to a disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// The caller's name for the operation, given back in [`Completion::key`]. Never `u64::MAX`.
+    /// The caller's name for the operation, returned in [`Completion::key`]. Never `u64::MAX`.
     pub key: u64,
     /// The file to operate on.
     pub file: FileId,
@@ -180,7 +179,7 @@ pub struct Operation {
 /// Result of an operation: bytes moved (0 for sync, discard, allocate), or the system's error number (positive errno).
 pub type OpResult = Result<u32, i32>;
 
-/// An operation that has come back.
+/// An operation that has completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// [`Operation::key`].
@@ -192,11 +191,11 @@ pub struct Completion {
 /// The three answers of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submit {
-    /// Finished already; it does not come out of `reap`.
+    /// Already finished; `reap` does not return it.
     Done(OpResult),
-    /// Accepted; its completion comes out of `reap`.
+    /// Accepted; `reap` returns its completion.
     Queued,
-    /// No room now: nothing was taken; try again after the next `reap`.
+    /// No room now: the operation was not accepted; try again after the next `reap`.
     Busy,
 }
 
@@ -212,15 +211,15 @@ pub type WakeHandle = Arc<dyn Wake>;
 /// Carries operations to a disk and back. The module's documentation explains how to use it.
 ///
 /// # Safety
-/// Code that looks safe from outside (a [`Reactor`](crate::Reactor), buffers) gives memory back to its owner because a
-/// backend says that it may. An implementer of this trait promises:
+/// Safe code (a [`Reactor`](crate::Reactor), buffers) returns memory to its owner because a backend reports that it
+/// may. An implementer of this trait promises:
 /// * The backend, its threads and the system touch memory only from [`Backend::submit`] until the completion with the
-///   operation's key is given to the sink of [`Backend::reap`]; if `submit` answers [`Submit::Done`] or
+///   operation's key is passed to the sink of [`Backend::reap`]; if `submit` answers [`Submit::Done`] or
 ///   [`Submit::Busy`], only until it returns. A list of pieces ([`Memory::Vectored`]) is memory too.
 /// * A read writes only inside the operation's memory, a write does not change it, and a result never reports more
 ///   bytes than that memory has.
-/// * Each operation answered with [`Submit::Queued`] comes out of `reap` exactly once, under its own key; no other key
-///   comes out. [`Backend::in_flight`] counts it until then.
+/// * `reap` returns each operation answered with [`Submit::Queued`] exactly once, under its own key, and no other key.
+///   [`Backend::in_flight`] counts it until then.
 /// * Errors change none of this: after an error of [`Backend::flush`] or [`Backend::wait`], queued operations may still
 ///   be carried out, and are still counted.
 /// * Dropping the backend returns only when nothing can touch the memory of operations any more.
@@ -232,21 +231,21 @@ pub unsafe trait Backend {
     /// Returns the name used on the command line: `uring`, `aio`, `pool`, `memory`, `null`, `sim`.
     fn name(&self) -> &'static str;
 
-    /// Returns monotonic time in nanoseconds. All times of a shard come from here.
+    /// Returns monotonic time in nanoseconds. All times of a shard are on this clock.
     fn now_ns(&self) -> u64;
 
-    /// Opens `path` for all backends that will [`attach`](Backend::attach) it; this one, too, can use it only after
-    /// that. May block.
+    /// Opens `path` for all backends that will [`attach`](Backend::attach) it; this backend, too, can use the file only
+    /// after that. May block.
     ///
     /// # Errors
     /// The system's error, with the path and a remedy in the message; [`error_number`] returns its number.
     fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile>;
 
-    /// Gives a file that this or another backend opened a number in this backend. The backend holds a clone of the
-    /// contents of `file` until it is closed.
+    /// Returns a number in this backend for a file that this or another backend opened. The backend holds a clone of
+    /// the contents of `file` until it is closed.
     ///
     /// # Errors
-    /// If a backend of another kind opened it, or this one has no number left.
+    /// If a backend of another kind opened the file, or this one has no number left.
     fn attach(&mut self, file: &OpenedFile) -> io::Result<(FileId, FileInfo)>;
 
     /// Opens `path` for this backend alone. May block.
@@ -281,7 +280,7 @@ pub unsafe trait Backend {
     ///
     /// # Safety
     /// The memory must stay allocated as long as the region lives, and the region must live until every operation that
-    /// names it has come back.
+    /// names it has completed.
     unsafe fn register_memory(&mut self, ptr: *mut u8, len_bytes: usize) -> io::Result<Region> {
         let _ = (ptr, len_bytes);
         let what = format!("the backend {} has no registered memory", self.name());
@@ -295,8 +294,8 @@ pub unsafe trait Backend {
     /// reaped (for [`Submit::Done`] and [`Submit::Busy`]: until the call returns).
     unsafe fn submit(&mut self, operation: Operation) -> Submit;
 
-    /// Hands the operations that `submit` has only collected to the system. Does not block. At most one system call if
-    /// possible.
+    /// Passes the operations that `submit` has only collected to the system. Does not block. Makes at most one system
+    /// call if possible.
     ///
     /// # Errors
     /// Only if the backend itself is broken; a failed operation is a completion.
@@ -305,8 +304,8 @@ pub unsafe trait Backend {
     /// Passes every completion to `sink`, and returns their number. Does not block.
     fn reap(&mut self, sink: &mut dyn FnMut(Completion)) -> usize;
 
-    /// Flushes, then sleeps until an operation has come back, [`Wake::wake`] was called, or the clock reaches
-    /// `deadline_ns` (`None`: no deadline). May return early. Never spins: a sleeping shard uses no CPU.
+    /// Flushes, then sleeps until an operation has completed, [`Wake::wake`] was called, or the clock reaches
+    /// `deadline_ns` (`None` for no deadline). May return early. Never spins: a sleeping shard uses no CPU.
     ///
     /// # Errors
     /// As [`Backend::flush`].
@@ -318,6 +317,6 @@ pub unsafe trait Backend {
     /// Returns the number of operations accepted and not yet reaped.
     fn in_flight(&self) -> usize;
 
-    /// Returns the number of operations that it takes at once; beyond it, `submit` answers busy.
+    /// Returns the most operations that the backend takes at once; beyond that, `submit` answers busy.
     fn capacity(&self) -> usize;
 }

@@ -1,4 +1,4 @@
-//! The backend that does nothing, at once.
+//! The null backend, which completes every operation at once.
 //!
 //! # Why
 //! The cost of a shard and its scheduler is measured with a disk that costs nothing.
@@ -33,8 +33,8 @@ use crate::sys::clock;
 /// Length of every file of this backend: 1 PiB, larger than any working set and far from overflowing an offset.
 pub const NULL_FILE_LEN_BYTES: u64 = 1 << 50;
 
-/// Operations it takes at once. None is ever in flight, so the figure only has to suit a shard that sizes its queues by
-/// it.
+/// Operations that the backend takes at once. None is ever in flight; the figure only has to suit a shard that sizes
+/// its queues by it.
 const CAPACITY: usize = 1024;
 
 /// The null backend; see the module's documentation.

@@ -1,17 +1,18 @@
 //! A file that is opened once, for the backends of several shards.
 //!
 //! # Why
-//! A path may lead to another file a moment later. Shards that each open it may read different files under one name.
+//! A path may lead to another file a moment later. Shards that each open the path may read different files under one
+//! name.
 //!
 //! # How it works
 //! One backend opens the path ([`Backend::open_shared`](super::Backend::open_shared)); each backend that will use the
-//! file attaches it ([`Backend::attach`](super::Backend::attach)) and gets a number of its own. The contents of an
-//! [`OpenedFile`] (a descriptor, contents in memory, a file of a simulated world) are counted by its clones: each
-//! backend keeps one until the file is closed there, and its operations in flight keep their own. Dropping the last one
-//! closes the file.
+//! file attaches it ([`Backend::attach`](super::Backend::attach)) and gets its own number. The contents of an
+//! [`OpenedFile`] (a descriptor, contents in memory, a file of a simulated world) are shared by its clones: each
+//! backend keeps one until the file is closed there, and its operations in flight keep their own. Dropping the last
+//! clone closes the file.
 //!
 //! # Limits
-//! Backends of one family share: io_uring, AIO and the pool; those in memory; those of one simulated world.
+//! Only backends of one family share files: io_uring, AIO and the pool; those in memory; those of one simulated world.
 //!
 //! # Example
 //! ```
@@ -21,7 +22,7 @@
 //! let create = OpenOptions { create_new: true, ..OpenOptions::default() };
 //! let opened = one.open_shared("/data".as_ref(), &create)?;
 //! let (mine, _) = one.attach(&opened)?;
-//! // The name is gone, the file is not.
+//! // The name is removed, the file still open.
 //! store.remove("/data".as_ref());
 //! let (theirs, _) = other.attach(&opened)?;
 //! one.set_file_len(mine, 4096)?;

@@ -1,15 +1,15 @@
-//! The backend that works everywhere: a few threads with ordinary blocking calls.
+//! The pool backend, which works everywhere: a few threads with ordinary blocking calls.
 //!
 //! # Why
-//! Containers often forbid io_uring, and Linux AIO can be used up; `pread` is always there.
+//! Containers often forbid io_uring, and Linux AIO can be used up; `pread` is always available.
 //!
 //! # How it works
 //! Every operation is a job for one of N threads (module `worker`), which ring the owner's doorbell for each result.
 //! `flush` does nothing, because a job starts as soon as a thread is free.
 //!
 //! # Limits
-//! At most as many operations run at the disk at once as there are threads; the others, up to the capacity, queue here.
-//! Two thread switches per operation.
+//! At most one operation per thread is at the disk at once; the others, up to the capacity, queue here. Two thread
+//! switches per operation.
 //!
 //! # Example
 //! ```

@@ -1,8 +1,9 @@
 //! Memory that a backend has registered with the system, and its release.
 //!
 //! # Why
-//! Registered memory is pinned, and places for it are few: it must be forgotten with the last buffer in it. That buffer
-//! may be dropped on any thread, even after the backend, but the system must be told on the backend's own thread.
+//! Registered memory is pinned, and its places are few, so it must be unregistered with the last buffer in it. That
+//! buffer may be dropped on any thread, even after the backend, but the region must be unregistered on the backend's
+//! own thread.
 //!
 //! # How it works
 //! [`Backend::register_memory`](super::Backend::register_memory) returns a [`Region`]. Dropping it puts its number on
@@ -30,12 +31,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{Wake, WakeHandle};
 
-/// Name of a registered region. No two regions of a process share one, so a backend recognises memory registered with
-/// another backend as unknown.
+/// Name of a registered region. No two regions of a process share a name, so memory registered with another backend is
+/// unknown to this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RegionId(NonZeroU32);
 
-/// A region that a backend has registered. Dropping it, on any thread, makes the backend forget it.
+/// A region that a backend has registered. Dropping it, on any thread, makes the backend unregister it.
 #[derive(Debug)]
 pub struct Region {
     id: RegionId,
@@ -43,7 +44,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Returns its name, for [`Memory::Contiguous`](super::Memory::Contiguous).
+    /// Returns the region's name, for [`Memory::Contiguous`](super::Memory::Contiguous).
     #[must_use]
     pub fn id(&self) -> RegionId {
         self.id
@@ -92,7 +93,7 @@ impl Returned {
         Some(Region { id, returned: Arc::clone(self) })
     }
 
-    /// Returns whether [`Returned::take`] would return any. Costs no more than a load.
+    /// Returns whether [`Returned::take`] would return any region. Costs one load.
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.is_any.load(Ordering::Acquire)

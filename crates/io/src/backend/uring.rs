@@ -1,33 +1,33 @@
-//! io_uring: one system call hands over many operations, and completions usually need none.
+//! io_uring: one system call submits many operations, and completions usually need none.
 //!
 //! # Why
-//! It is the cheapest way to a disk that Linux has, and the only one that is asynchronous for every operation.
+//! io_uring is Linux's cheapest interface to a disk, and the only one that is asynchronous for nearly every operation.
 //!
 //! # How it works
 //! *Setting up.* The ring is made for one thread with deferred task work (Linux 6.1: completions are posted only when
-//! this thread asks, so they do not interrupt its work); an older kernel gets the flags that it knows. One no-op goes
-//! through a new ring, so that a ring that can be made but not used is detected at once.
+//! this thread asks, so they do not interrupt its work); an older kernel gets the flags that it knows. A new ring first
+//! completes a no-op, so that a ring that can be made but not used is detected at once.
 //!
 //! *Submitting.* `submit` fills an entry. `flush` enters the kernel once for all entries, and so does `wait` if there
 //! is nothing to reap. Files are registered (up to [`REGISTERED_FILES`]; the kernel looks up the descriptors of the
 //! rest), and memory of a registered region needs no page lookups.
 //!
 //! *Reaping.* With deferred task work, the kernel raises a flag in shared memory when it could post completions. `reap`
-//! enters the kernel only if none has been posted and that flag (or the one for an overflow) is up.
+//! enters the kernel only if none has been posted and that flag (or the one for an overflow) is set.
 //!
-//! *Sleeping.* The ring always holds a read of the doorbell's eventfd, so one enter sleeps on completions and wake-ups,
+//! *Sleeping.* The ring always holds a read of the doorbell's eventfd, so one enter waits for completions and wake-ups,
 //! with the deadline as its timeout. The key `u64::MAX` marks the read's completion, which is not counted.
 //!
-//! A discard on a block device has no entry of its own before Linux 6.12, and a change of length none before 6.9: a
-//! helper thread does them.
+//! io_uring has no discard on a block device before Linux 6.12, and no change of length before 6.9: a helper thread
+//! carries them out.
 //!
 //! # Limits
 //! Linux 5.11 or later. Bound to the thread that made it. Memory of the ring and registered regions may count against
 //! `RLIMIT_MEMLOCK`. If the kernel refuses entries for lack of memory, they stay in the ring and are offered again.
 //!
 //! # Example
-//! Three reads are submitted (no system call). `wait(None)` enters once, hands them over, and sleeps until one has come
-//! back. `reap` returns its completion without a system call.
+//! Three reads are submitted (no system call). `wait(None)` enters once, submits them, and sleeps until one has
+//! completed. `reap` returns its completion without a system call.
 
 mod entry;
 mod flags;
@@ -57,7 +57,7 @@ use super::{
 use crate::buffer::AlignedBuf;
 use crate::sys::clock;
 
-/// Operations at once if the caller has no preference.
+/// Operations taken at once if the caller has no preference.
 pub const DEFAULT_ENTRIES: u32 = 256;
 
 /// Most files registered with the ring.
@@ -72,8 +72,8 @@ const REGION_BYTES_MAX: usize = 1 << 30;
 /// Sleep before entries that the kernel refused for lack of memory are offered again.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Offers of the entries that keep a file open, [`RETRY`] apart, before it is left open: the shard serves nothing else
-/// meanwhile.
+/// Attempts to submit the entries that name a closing file, [`RETRY`] apart, before the file is left open. The shard is
+/// blocked meanwhile.
 const CLOSE_TRIES: u32 = 100;
 
 /// An open file, and whether the ring's file table holds it.
@@ -96,7 +96,7 @@ pub struct UringBackend {
     /// The target of the eventfd's read. The kernel may write it while `wake_armed`.
     wake_word: AlignedBuf,
     wake_armed: bool,
-    /// Operations pushed and not seen complete yet.
+    /// Operations pushed whose completions have not been seen.
     in_ring: usize,
     ready: VecDeque<Completion>,
     helper: Option<Workers>,
@@ -116,7 +116,7 @@ impl UringBackend {
         Self::with_flags(entries, &FLAGS)
     }
 
-    /// Returns a backend with the first of `flags` that this kernel takes; tests try those of older kernels.
+    /// Returns a backend with the first of `flags` that this kernel accepts; tests try those of older kernels.
     fn with_flags(entries: u32, flags: &[RingFlags]) -> io::Result<Self> {
         let ring = set_up(entries.clamp(1, ENTRIES_MAX).next_power_of_two(), flags)?;
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
@@ -188,7 +188,7 @@ impl UringBackend {
         self.wake_armed
     }
 
-    /// Enters the kernel until it has taken all entries, or cannot take more now.
+    /// Enters the kernel until it has taken all entries, or can take no more now.
     fn submit_entries(&mut self) -> io::Result<()> {
         while !self.ring.submission().is_empty() {
             match self.ring.enter(0) {
@@ -211,14 +211,14 @@ impl UringBackend {
         let held_back = submission.taskrun() || submission.cq_overflow();
         drop(submission);
         if held_back {
-            // Also hands over new entries, which does no harm. An error loses nothing: the flags stay up, and the next
-            // flush or wait meets the same error and returns it.
+            // Also submits new entries, which does no harm. After an error the flags stay set, and the next flush or
+            // wait meets the same error and returns it.
             let _ = self.ring.enter(0);
         }
     }
 
-    /// Moves the posted completions to `ready`; if there are none, those held back. With both, the latter wait for the
-    /// next enter, which also hands over entries.
+    /// Moves the posted completions to `ready`; if there are none, those held back. If there are both, the latter wait
+    /// for the next enter, which also submits entries.
     fn look(&mut self) {
         if !self.collect() {
             self.post_held_back();
@@ -226,7 +226,8 @@ impl UringBackend {
         }
     }
 
-    /// Moves the completion queue to `ready`. Returns whether it held any, those of the ring's own entries included.
+    /// Moves the completion queue to `ready`. Returns whether it held any completion, including those of the ring's own
+    /// entries.
     fn collect(&mut self) -> bool {
         let mut any = false;
         for entry in self.ring.completion() {
@@ -246,7 +247,7 @@ impl UringBackend {
     }
 
     /// Unregisters the regions whose last buffer has been dropped. No operation names them any more: a buffer is kept
-    /// until its operation has come back, and a region until its last buffer has been dropped.
+    /// until its operation has completed, and a region until its last buffer has been dropped.
     fn forget_regions(&mut self) {
         if !self.returned.is_any() {
             return;
@@ -276,7 +277,7 @@ impl UringBackend {
         match slept.map_err(|error| (error.raw_os_error(), error)) {
             Ok(_) | Err((Some(libc::ETIME | libc::EINTR), _)) => Ok(()),
             Err((Some(libc::EBUSY | libc::EAGAIN), _)) => {
-                // The kernel has no room: give it time, unless there are completions to take.
+                // The kernel has no room: wait, unless there are completions to take.
                 if !self.collect() {
                     std::thread::sleep(RETRY);
                 }
@@ -286,7 +287,7 @@ impl UringBackend {
         }
     }
 
-    /// Gives an operation without memory to the helper thread; starts the thread at the first.
+    /// Passes an operation without memory to the helper thread, which the first one starts.
     fn submit_to_helper(&mut self, operation: Operation, file: Arc<OsFile>) -> Submit {
         if self.helper.is_none() {
             match Workers::start(1, &self.doorbell) {
@@ -353,13 +354,13 @@ unsafe impl Backend for UringBackend {
         let Some(known) = self.files.get(file) else { return };
         let registered = known.registered;
 
-        // Entries that the kernel has not taken yet may name the file's place or descriptor: hand them over first.
+        // Entries that the kernel has not taken yet may name the file's place or descriptor: submit them first.
         let mut tries = 0;
         while !self.ring.submission().is_empty() {
             tries += 1;
             if tries > CLOSE_TRIES || self.submit_entries().is_err() {
-                // The ring is broken, or the kernel has had no memory for the entries all the time. They may still be
-                // executed, so the file stays open until the ring's drop.
+                // The ring is broken, or the kernel still has no memory for the entries. They may still be executed, so
+                // the file stays open until the ring's drop.
                 return;
             }
             self.post_held_back();
@@ -465,7 +466,7 @@ unsafe impl Backend for UringBackend {
             self.look();
             let late = deadline_ns.is_some_and(|deadline_ns| clock::now_ns() >= deadline_ns);
             if self.doorbell.take_woken() || !self.ready.is_empty() || late {
-                // Without a sleep, which would hand over new entries too.
+                // No sleep follows, which would submit new entries too.
                 return self.submit_entries();
             }
 
@@ -502,7 +503,8 @@ unsafe impl Backend for UringBackend {
 
 impl Drop for UringBackend {
     /// Executes all accepted operations and waits for them: afterwards the kernel must not write to their memory. If
-    /// the kernel refuses every enter, waits for ever rather than let memory be freed that it may write to.
+    /// the kernel refuses every enter, waits for ever, because the kernel may still write to memory that would be
+    /// freed.
     fn drop(&mut self) {
         while self.in_ring > 0 || self.wake_armed {
             if self.wake_armed {

@@ -1,19 +1,20 @@
 //! Threads that carry out operations with ordinary blocking calls.
 //!
 //! # Why
-//! The pool backend consists of them. The kernel interfaces need them too, for operations without an asynchronous form
-//! (discard on a block device, `fallocate` under Linux AIO), which must not block a shard either.
+//! The pool backend consists of such threads. The kernel interfaces need one too, for operations without an
+//! asynchronous form (discard on a block device, `fallocate` under Linux AIO), which must not block a shard either.
 //!
 //! # How it works
-//! A queue of jobs under a mutex, threads that take from it, a list of results that the owner collects, and the owner's
-//! [`Doorbell`], rung for every result. A job holds its file open.
+//! Threads take jobs from a queue under a mutex, append results to a list that the owner collects, and ring the owner's
+//! [`Doorbell`] for every result. A job holds its file open.
 //!
 //! # Limits
-//! The owner bounds the queue (it knows its capacity). Dropping carries out everything queued, then joins the threads.
+//! The owner, which knows its capacity, bounds the queue. Dropping the workers carries out all queued jobs, then joins
+//! the threads.
 //!
 //! # Example
-//! Eight threads, ten reads: eight `pread`s run at once and two wait. Each result rings; the owner takes all results at
-//! once when it wakes.
+//! Eight threads, ten reads: eight `pread`s run at once and two wait. Each result rings the doorbell; the owner takes
+//! all results at once when it wakes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -143,6 +144,7 @@ fn work(shared: &Shared) {
             }
         };
         drop(queue);
+
         // SAFETY: the submitter keeps the memory until the completion, which is only published below.
         let result = unsafe { execute(&job.operation, &job.file) };
         lock(&shared.done).push(Completion { key: job.operation.key, result });
@@ -150,7 +152,7 @@ fn work(shared: &Shared) {
     }
 }
 
-/// Locks. The data is sound at every moment, so a panic elsewhere does not spoil it.
+/// Locks `mutex`. The data is valid at every moment, so a panic elsewhere does not spoil it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

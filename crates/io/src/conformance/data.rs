@@ -1,16 +1,16 @@
-//! Checks of files and their contents: what was written is read back, and what makes no sense is an error.
+//! Checks of files and their contents: written data is read back, and invalid operations end with an error.
 //!
 //! # Why
-//! A wrong byte or a wrong file is the worst that a backend can do.
+//! A wrong byte or a wrong file is a backend's worst fault.
 //!
 //! # How it works
-//! Each check writes a pattern that differs by block and seed, and compares what comes back.
+//! Each check writes a pattern that differs by block and seed, and compares the data read back.
 //!
 //! # Limits
-//! What a file system cannot do is skipped, with the reason.
+//! A check is skipped, with the reason, if the file system lacks an operation.
 //!
 //! # Example
-//! `short_reads` reads over the end of a file: the first read is short, the next gives 0 bytes.
+//! `short_reads` reads over the end of a file: the first read is short, the next returns 0 bytes.
 
 use std::io;
 
@@ -151,7 +151,7 @@ pub(super) fn registered_memory(kit: &mut Kit<'_>) -> Verdict {
     let (file, _) = kit.create(&mut rig, true)?;
     let mut registered = false;
 
-    // Memory that another backend has registered must do no harm.
+    // Memory that another backend has registered must work too.
     for buffers in [&mut own, &mut stranger] {
         let [from, into] = buffers.buffers.as_mut_slice() else { return Err("not two buffers".to_owned()) };
         from.copy_from_slice(&wanted);
@@ -190,7 +190,7 @@ pub(super) fn unaligned(kit: &mut Kit<'_>) -> Verdict {
     for (offset, skip, len_bytes) in [(1, 0, BLOCK), (0, 1, BLOCK), (0, 0, BLOCK - 1)] {
         let part = data.get_mut(skip..skip + len_bytes).ok_or("no such part")?;
         let result = rig.transfer(Kind::Read, file, offset, part)?;
-        // Some file systems (tmpfs) take any alignment; the operation must end, with the right result.
+        // Some file systems (tmpfs) accept any alignment; the operation must end with a correct result.
         if !matches!(result, Err(libc::EINVAL)) && !matches!(result, Ok(moved) if moved as usize == len_bytes) {
             return Err(format!("offset {offset}, address + {skip}, length {len_bytes}: {result:?}"));
         }

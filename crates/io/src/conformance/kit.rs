@@ -1,16 +1,16 @@
-//! The tools of checks: a scratch directory, a backend and the calls that drive it, patterns and comparisons.
+//! The tools of checks: a scratch directory, a backend with the calls that drive it, patterns and comparisons.
 //!
 //! # Why
-//! A check should say what it checks, not how a completion is waited for.
+//! A check should state its expectation, not how to wait for a completion.
 //!
 //! # How it works
-//! [`Kit`] makes backends and files, [`Rig`] runs operations on a backend from submission to completion.
+//! [`Kit`] makes backends and files; [`Rig`] runs operations on a backend from submission to completion.
 //!
 //! # Limits
 //! A check declares its buffers before its [`Rig`], so that an early return drops the backend first.
 //!
 //! # Example
-//! `rig.all(Kind::Write, file, 0, &mut data)` writes all of `data`, however short the transfers are.
+//! `rig.all(Kind::Write, file, 0, &mut data)` writes all of `data`, even if transfers are short.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(super) const BLOCK: usize = 4096;
 pub(super) type Verdict = Result<Option<String>, String>;
 pub(super) type Make<'a> = &'a dyn Fn() -> io::Result<Box<dyn Backend>>;
 
-/// A directory of its own, removed at the end.
+/// A directory of one check, removed at the end.
 pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
@@ -101,7 +101,7 @@ impl Rig {
         Operation { key: self.next_key, file, kind, offset, memory }
     }
 
-    /// Submits; every check keeps its buffers until the backend is done or dropped.
+    /// Submits an operation. Every check keeps its buffers until the backend is done or dropped.
     pub(super) fn submit(&mut self, operation: Operation) -> Submit {
         // SAFETY: the checks declare their buffers before the backend and wait for completions, so the memory outlives
         // the operation even if a check returns early (the backend is dropped first, and waits).
@@ -122,7 +122,7 @@ impl Rig {
         }
     }
 
-    /// Flushes, waits and reaps until `count` completions have come.
+    /// Flushes, waits and reaps until it has `count` completions.
     pub(super) fn finish(&mut self, count: usize) -> Result<Vec<Completion>, String> {
         let mut done = Vec::new();
         let deadline_ns = self.backend.now_ns() + PATIENCE_NS;

@@ -1,13 +1,13 @@
-//! Checks of what is in flight: keys, capacity, deadlines, wake-ups, and a backend that is dropped.
+//! Checks of operations in flight: keys, capacity, deadlines, wake-ups, and a dropped backend.
 //!
 //! # Why
-//! A shard that is not woken hangs, and memory that is written after its backend was dropped is not the backend's.
+//! A shard that is not woken hangs, and a dropped backend must not write to memory.
 //!
 //! # How it works
-//! Each check submits several operations, or lets a thread wake the backend, and counts what comes back.
+//! Each check submits several operations, or lets a thread wake the backend, and counts the completions.
 //!
 //! # Limits
-//! Races are tried many times; that none was met proves nothing.
+//! Races are tried many times, which does not prove that there are none.
 //!
 //! # Example
 //! `wake_race` wakes a waiting backend 10,000 times, at a different moment each time.
@@ -61,7 +61,7 @@ pub(super) fn busy_at_capacity(kit: &mut Kit<'_>) -> Verdict {
     let mut rig = kit.backend()?;
     let (file, _) = kit.create(&mut rig, false)?;
     let capacity = rig.backend.capacity();
-    // All write the same bytes from the same memory, which none of them changes.
+    // All writes use the same memory, which none of them changes.
     let mut submit = |rig: &mut Rig| {
         let operation = rig.operation(Kind::Write, file, 0, contiguous(&mut block));
         rig.submit(operation)
@@ -163,7 +163,7 @@ pub(super) fn wake_race(kit: &mut Kit<'_>) -> Verdict {
                 std::thread::yield_now();
                 continue;
             }
-            // A different moment each round, to meet the sleeper before, in and after its last look.
+            // A different moment each round: before, during and after the sleeper's last check.
             (0..round % 97 * 8).for_each(|_| std::hint::spin_loop());
             rung_there.store(round, SeqCst);
             wake.wake();
@@ -204,7 +204,7 @@ pub(super) fn idle_wait(kit: &mut Kit<'_>) -> Verdict {
         rig.backend.wait(Some(deadline_ns)).map_err(|error| error.to_string())?;
     }
     let used_ns = thread_cpu_ns() - before_ns;
-    // A spinning wait would use all of the 200 ms; a sleeping one some microseconds.
+    // A spinning wait would use all of the 200 ms; a sleeping one uses some microseconds.
     expect(&format!("less than 20 ms of CPU in 200 ms of sleep ({used_ns} ns)"), &(used_ns < 20_000_000), &true)?;
     Ok(None)
 }

@@ -1,12 +1,12 @@
-//! The client end of the control socket, as used by `plimsoll attach`, for any program.
+//! The client of the control socket, which `plimsoll attach` uses, for any program.
 //!
 //! # Why
-//! A client must be sure that the right program answers, and must not wait for ever.
+//! A client must verify that the right program answers, and must not wait for ever.
 //!
 //! # How it works
 //! [`Client::connect`] checks that the socket belongs to a process of this user or of root. (If this user is root: to
-//! the owner of the process that the name `PID.sock` states, or else of the process that listens.) It then says hello;
-//! another version of the protocol is an error. Each request waits for its answer for at most [`PATIENCE`].
+//! the owner of the process that the name `PID.sock` gives, or else of the process that listens.) It then sends
+//! `hello`; another version of the protocol is an error. Each request waits for its answer for at most [`PATIENCE`].
 //!
 //! # Limits
 //! One request at a time.
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest answer, in bytes.
 const ANSWER_MAX_BYTES: u64 = 64 << 20;
 
-/// Why a program could not be asked, or refused.
+/// Why a request to a program failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -37,7 +37,7 @@ pub enum ClientError {
         /// The socket.
         path: PathBuf,
     },
-    /// It belongs to another user.
+    /// The socket belongs to another user.
     NotAllowed {
         /// The socket.
         path: PathBuf,
@@ -134,7 +134,7 @@ impl Client {
         Ok(&self.hello)
     }
 
-    /// Returns a snapshot of the program. Its rates are those since the last call.
+    /// Returns a snapshot of the program. Its rates cover the time since the last call.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -186,7 +186,7 @@ fn check_peer(path: &Path, theirs: u32, ours: u32, owner: Option<u32>) -> Result
         (true, _) => Ok(()),
         (false, false) => Err(ClientError::NotAllowed { path: path.to_owned() }),
         (false, true) if owner == Some(theirs) => Ok(()),
-        // Root may attach to any user's program, and must not be led to another user's.
+        // Root may attach to any user's program, but the answer must come from the process's owner.
         (false, true) => {
             let reason = format!("user {theirs} answers at {}, and the process is not that user's", path.display());
             Err(ClientError::NotPlimsoll { reason })
@@ -197,7 +197,7 @@ fn check_peer(path: &Path, theirs: u32, ours: u32, owner: Option<u32>) -> Result
 fn say_hello(stream: &mut BufReader<UnixStream>) -> Result<Hello, ClientError> {
     send(stream, &Request::Hello {})?;
     let line = receive(stream)?;
-    // The version first: in another one the rest may look different.
+    // The version first: in another one the rest may differ.
     let value: serde_json::Value = serde_json::from_slice(&line).map_err(|error| not_plimsoll(&error))?;
     let theirs = value.get("protocol").and_then(serde_json::Value::as_u64);
     if let Some(theirs) = theirs.and_then(|theirs| u32::try_from(theirs).ok()).filter(|theirs| *theirs != PROTOCOL) {
@@ -223,7 +223,7 @@ fn send(stream: &mut BufReader<UnixStream>, request: &Request) -> Result<(), Cli
     let mut line = serde_json::to_vec(request).map_err(|error| ClientError::Io(error.into()))?;
     line.push(b'\n');
     match stream.get_mut().write_all(&line) {
-        // It has hung up; the reason is in its earlier answer.
+        // The program has hung up; its earlier answer has the reason.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(ClientError::Io(error)),
         _ => Ok(()),
     }

@@ -1,19 +1,20 @@
 //! One client of the control socket: its incomplete line, and its unsent answers.
 //!
 //! # Why
-//! One thread serves all clients, so none may make it wait: not one that sends half a line, and not one that reads
-//! nothing.
+//! One thread serves all clients, so no client may make it wait, not even one that sends half a line or reads no
+//! answers.
 //!
 //! # How it works
 //! Everything is nonblocking. Received bytes are kept until their line is whole; unsent bytes are kept until the client
 //! takes them. A client that sends too long a line gets an error and is closed; one that lets answers pile up is closed
-//! without.
+//! without an error.
 //!
 //! # Limits
-//! [`LINE_MAX_BYTES`] in, [`UNSENT_MAX_BYTES`] out. While answers are unsent, no more requests of the client are read.
+//! A line has at most [`LINE_MAX_BYTES`], unsent answers at most [`UNSENT_MAX_BYTES`]. While answers are unsent, the
+//! client's requests are not read.
 //!
 //! # Example
-//! `he` arrives, nothing happens; `llo\n` arrives, the line `hello` is whole.
+//! `he` arrives and is kept; `llo\n` arrives, and the line `hello` is whole.
 
 use std::io::{self, Read, Write};
 
@@ -27,7 +28,7 @@ pub(super) struct Connection<S> {
     pub(super) stream: S,
     received: Vec<u8>,
     unsent: Vec<u8>,
-    /// Nothing more is read; the client is closed once everything is sent.
+    /// Reading has ended; the client is closed once all answers are sent.
     is_ending: bool,
 }
 
@@ -45,7 +46,7 @@ impl<S: Read + Write> Connection<S> {
         Connection { stream, received: Vec::new(), unsent: Vec::new(), is_ending: false }
     }
 
-    /// Returns whether to read more requests.
+    /// Returns whether to read further requests.
     pub(super) fn wants_to_read(&self) -> bool {
         !self.is_ending && self.unsent.is_empty()
     }
@@ -68,7 +69,7 @@ impl<S: Read + Write> Connection<S> {
         while self.received.len() < LINE_MAX_BYTES {
             match self.stream.read(&mut part) {
                 Ok(0) => {
-                    // Half a line is no request.
+                    // Half a line is not a request.
                     self.is_ending = true;
                     return Ok(());
                 }
@@ -103,10 +104,10 @@ impl<S: Read + Write> Connection<S> {
         self.is_ending = true;
     }
 
-    /// Sends an answer, or keeps it.
+    /// Sends an answer, and keeps the unsent part.
     ///
     /// # Errors
-    /// If the connection is broken, or too much has piled up.
+    /// If the connection is broken, or too many bytes are unsent.
     pub(super) fn answer(&mut self, line: &str) -> io::Result<()> {
         self.unsent.extend_from_slice(line.as_bytes());
         self.unsent.push(b'\n');

@@ -1,13 +1,13 @@
 //! A snapshot of the program, made from two looks at the shards.
 //!
 //! # Why
-//! Counters tell what has happened since the program began; a user who attaches wants to know what happens now.
+//! Counters cover the time since the program began; a user who attaches needs the present rates.
 //!
 //! # How it works
-//! [`crate::metrics::look`] takes the looks. Rates and latencies come from the difference of their counters.
+//! [`crate::metrics::look`] takes the looks. Rates and latencies are computed from the difference of their counters.
 //!
 //! # Limits
-//! If a shard is missing in either, there are no rates.
+//! If a shard is missing in either look, there are no rates.
 //!
 //! # Example
 //! 50 reads at the first look and 250 two seconds later: 100 per second.
@@ -24,7 +24,7 @@ use crate::topology::Topology;
 
 /// Returns the look `now` as a snapshot, with rates since `before`.
 pub(super) fn snapshot(topology: &Topology, now: &Look, before: Option<&Look>) -> Snapshot {
-    // With a shard missing, differences mean nothing.
+    // If a shard is missing, the differences are wrong.
     let is_whole = |look: &&Look| look.missing_shards.is_empty();
     let before = before.filter(is_whole).filter(|_| is_whole(&now)).filter(|before| before.at_ns < now.at_ns);
     let table = topology.classes().list();
@@ -48,10 +48,12 @@ fn disk_state(
     let model = (!disk.is_unlimited()).then(|| disk.snapshot());
     let (views, old) = (now.disks.get(usize::from(number))?, before.and_then(|b| b.disks.get(usize::from(number))));
     let seconds = before.map_or(0.0, |before| (now.at_ns - before.at_ns) as f64 / 1e9);
+
     let shown = views.iter().filter_map(|(at, view)| {
         let info = table.get(*at).filter(|info| !info.removed)?;
         Some(class_state(info, view, old.and_then(|old| old.get(at)), seconds))
     });
+
     Some(DiskState {
         disk: number,
         mode: topology.mode(number)?.into(),
@@ -117,7 +119,7 @@ fn recent(now: &ClassStats, before: &ClassStats, seconds: f64) -> Recent {
     }
 }
 
-/// Returns percentiles of the durations that `now` has counted and `before` had not, reads and writes together.
+/// Returns percentiles of the durations counted in `now` and not in `before`, reads and writes together.
 fn percentiles(now: &[&Histogram], before: &[&Histogram]) -> Percentiles {
     let sum = |histograms: &[&Histogram]| {
         let mut sum: BTreeMap<u64, u64> = BTreeMap::new();

@@ -1,24 +1,24 @@
 //! A local socket to inspect and change a running program.
 //!
 //! # Why
-//! When a program is slow, the questions come now: which class waits, and for what? Would more shares help, a limit, no
-//! scheduler at all? If a program must be restarted for the answers, the questions will not be asked.
+//! When a program is slow, its user needs answers at once: which class waits, and for what? Would more shares help, a
+//! limit, no scheduler at all? A restart would end the situation that is to be examined.
 //!
 //! # How it works
-//! A program makes a [`Server`] beside its shards. It listens at `PID.sock` in the [`directory`] of its user, which
-//! other users cannot enter; each client is checked to be the same user, or root. One thread serves all clients, line
-//! by line ([`Request`], [`Answer`]). Changes go into the registries that shards follow on their own
+//! A program makes a [`Server`] beside its shards. The server listens at `PID.sock` in the [`directory`] of its user,
+//! which other users cannot enter, and accepts only clients of the same user or of root. One thread serves all clients,
+//! line by line ([`Request`], [`Answer`]). Changes are made in the registries that shards follow
 //! ([`Classes`](crate::Classes), [`Topology::set_mode`](crate::Topology::set_mode),
-//! [`Topology::trace`](crate::Topology::trace)). For a snapshot the shards are asked, and have 200 ms to answer. No
-//! shard ever waits for a client.
+//! [`Topology::trace`](crate::Topology::trace)). For a snapshot the server asks the shards, which have 200 ms to
+//! answer. No shard ever waits for a client.
 //!
-//! `plimsoll attach` is a client; [`Client`] makes others, and a line of JSON sent by any tool will do. docs/formats.md
-//! describes the protocol.
+//! `plimsoll attach` is a client; [`Client`] is for other programs, and any tool can send a line of JSON.
+//! docs/formats.md describes the protocol.
 //!
 //! # Limits
-//! One socket per process, 16 clients: a further one takes the place of an idle one. A client can make the program
-//! record a trace only into the directory of its socket, which holds at most 1 GiB of traces. Linux's peer credentials
-//! are those of the moment of connecting.
+//! One socket per process, at most 16 clients: a further one displaces an idle one. A client can make the program
+//! record a trace only into the directory of its socket, which holds at most 1 GiB of traces. Linux reports the peer's
+//! credentials at the time of connecting.
 //!
 //! # Example
 //! A program that serves its socket, and a client (here in the same process) that reads the state and gives a class

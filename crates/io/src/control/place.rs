@@ -1,19 +1,20 @@
-//! The directory of the sockets of running programs, which belongs to their owner alone.
+//! The directory of the sockets of running programs, which only their owner can enter.
 //!
 //! # Why
-//! A user who reaches a socket can slow a program down. The directory keeps others out before they can try, and lists
-//! the programs for a client.
+//! A user who reaches a socket can slow a program down. The directory keeps other users from the sockets, and lists the
+//! programs for a client.
 //!
 //! # How it works
-//! `$XDG_RUNTIME_DIR/plimsoll`, or if there is no such variable `/tmp/plimsoll-UID`, with mode 0700. A directory that
+//! `$XDG_RUNTIME_DIR/plimsoll`, or `/tmp/plimsoll-UID` if that variable is not set, with mode 0700. A directory that
 //! belongs to another user, or is open to others, is refused: in `/tmp` any user may have made it first. Each program
-//! has `PID.sock` in it, with mode 0600. A program that died leaves its socket; the next one that starts removes it.
+//! has `PID.sock` in it, with mode 0600. A program that died leaves its socket behind; the next program that starts
+//! removes it.
 //!
 //! # Limits
 //! One socket per process. Processes in other PID namespaces that share the directory are not listed.
 //!
 //! # Example
-//! Process 4711, run by user 1000 on a desktop, is at `/run/user/1000/plimsoll/4711.sock`.
+//! Process 4711 of user 1000 on a desktop listens at `/run/user/1000/plimsoll/4711.sock`.
 
 use std::fs::{DirBuilder, Metadata};
 use std::io;
@@ -44,8 +45,8 @@ pub(super) fn socket_in(directory: &Path, pid: u32) -> PathBuf {
     directory.join(format!("{pid}.sock"))
 }
 
-/// Returns the socket of process `pid`, which may be another user's, if this user may see it and it is in a directory
-/// of its owner's alone.
+/// Returns the socket of process `pid`, which may be another user's, if this user may see it and only its owner can
+/// enter its directory.
 #[must_use]
 pub fn socket_of(pid: u32) -> Option<PathBuf> {
     let of_owner =
@@ -54,13 +55,12 @@ pub fn socket_of(pid: u32) -> Option<PathBuf> {
     places.find_map(|(place, uid)| socket_of_user(&place, uid, pid))
 }
 
-/// Returns the socket of process `pid` in a directory that must be user `uid`'s alone.
+/// Returns the socket of process `pid` in a directory that only user `uid` may be able to enter.
 pub(super) fn socket_of_user(directory: &Path, uid: u32, pid: u32) -> Option<PathBuf> {
     check(directory, uid).ok()?;
     Some(socket_in(directory, pid)).filter(|path| is_socket(path))
 }
 
-/// Returns the owner of a process.
 pub(super) fn owner_of(pid: u32) -> Option<u32> {
     std::fs::metadata(format!("/proc/{pid}")).map(|meta| meta.uid()).ok()
 }
@@ -72,7 +72,7 @@ fn is_socket(path: &Path) -> bool {
 /// Returns this user's running programs that serve a socket, by process number.
 ///
 /// # Errors
-/// If the directory cannot be read, or is not this user's alone. A missing directory is no error.
+/// If the directory cannot be read, or other users can enter it. A missing directory is not an error.
 pub fn programs() -> io::Result<Vec<(u32, PathBuf)>> {
     programs_in(&directory())
 }
@@ -98,10 +98,11 @@ fn is_running(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// Makes `directory` if it is missing, and checks that it is this user's alone: owner, mode, and that it is no link.
+/// Makes `directory` if it is missing, and checks that only this user can enter it: owner, mode, and that it is not a
+/// link.
 ///
 /// # Errors
-/// The system's error; `PermissionDenied` with an explanation if it is not this user's alone.
+/// The system's error; `PermissionDenied` with an explanation if other users can enter it.
 pub fn prepare(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -110,9 +111,9 @@ pub fn prepare(directory: &Path) -> io::Result<()> {
     check(directory, own_uid())
 }
 
-/// Checks that the directory is user `uid`'s alone.
+/// Checks that only user `uid` can enter the directory.
 fn check(directory: &Path, uid: u32) -> io::Result<()> {
-    // Does not follow a link, whose target could be changed later.
+    // Do not follow a link, whose target could be changed later.
     let meta = std::fs::symlink_metadata(directory)?;
     let refused = |reason: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     match why_unsafe(&meta, uid) {
@@ -139,7 +140,7 @@ pub(super) fn remove_stale(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
         let is_dead = pid_of(&path).is_some_and(|pid| !is_running(pid)) && is_socket(&path);
-        // It may be running in another PID namespace.
+        // The process may be running in another PID namespace.
         if is_dead && UnixStream::connect(&path).is_err() {
             // Another program may have removed it meanwhile.
             let _ = std::fs::remove_file(&path);

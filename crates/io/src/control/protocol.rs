@@ -1,12 +1,12 @@
 //! The protocol of the control socket: requests, answers, and their encoding.
 //!
 //! # Why
-//! Programs of other versions and in other languages must be able to ask, so messages are JSON, one object a line, with
-//! a version.
+//! Programs of other versions and in other languages must be able to attach, so messages are JSON, one object per line,
+//! with a version.
 //!
 //! # How it works
 //! A client sends a [`Request`] per line and gets an [`Answer`] per line, in order. Names of keys carry their units. A
-//! request with an unknown key is refused, so that a misspelled limit is not believed to hold; in answers, clients
+//! request with an unknown key is refused, so that a misspelled limit is not silently ignored; in answers, clients
 //! ignore unknown keys.
 //!
 //! # Limits
@@ -31,7 +31,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::metrics::ProgramMetrics;
 use crate::topology::DiskMode;
 
-/// Version of the protocol: it rises when a key changes its meaning or is removed.
+/// Version of the protocol. It rises when a key changes its meaning or is removed.
 pub const PROTOCOL: u32 = 2;
 
 /// Longest request in bytes, with the end of the line.
@@ -79,7 +79,7 @@ pub enum Request {
     TraceStop {},
 }
 
-/// Limits to change; those not named stay.
+/// Limits to change; those not named stay the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsChange {
@@ -104,7 +104,7 @@ pub struct LimitsChange {
 }
 
 impl LimitsChange {
-    /// Returns `limits` with the changes; `None` if one is 0 per second, at which requests would never end.
+    /// Returns `limits` with the changes; `None` if one is 0 per second, with which requests would never end.
     #[must_use]
     pub fn applied_to(self, limits: Limits) -> Option<Limits> {
         let rate = |change: Option<Limit>, old: Rate| match change {
@@ -191,22 +191,22 @@ pub enum Mode {
     Drain,
 }
 
-/// What keeps the window of a disk from being larger: [`crate::core::WindowLimit`].
+/// The reason why the window of a disk is not larger: [`crate::core::WindowLimit`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum WindowLimit {
-    /// The throughput goal is kept.
+    /// The window keeps the throughput goal.
     ThroughputGoal,
     /// A class has too few requests outstanding.
     Outstanding,
     /// The latency goal.
     LatencyGoal {
-        /// The part of the disk's full throughput that the window keeps, about.
+        /// Approximate part of the disk's full throughput that the window keeps.
         kept: f64,
         /// A window that would keep the throughput goal, in nanoseconds.
         needed_ns: u64,
     },
-    /// What a newer library tells.
+    /// A reason of a newer library.
     #[serde(other)]
     Other,
 }
@@ -279,9 +279,9 @@ pub enum ErrorCode {
     UnknownDisk,
     /// The value is out of range.
     BadValue,
-    /// A trace is being recorded already, or none that `trace-start` began.
+    /// A trace is being recorded already, or there is none that `trace-start` began.
     Trace,
-    /// The program has as many clients as it takes.
+    /// The program has the most clients that it accepts.
     Busy,
     /// A code that this version does not know.
     #[serde(other)]
@@ -356,7 +356,7 @@ pub struct Snapshot {
     /// Time since this client's last snapshot, over which rates and latencies are taken. Null in the first snapshot,
     /// whose latencies are those since the program's counters began.
     pub over_ns: Option<u64>,
-    /// Shards that did not answer in time: their part is that of their last answer, or nothing if they never answered.
+    /// Shards that did not answer in time. Their figures are those of their last answer, if any.
     pub missing_shards: Vec<u16>,
     /// The disks, by number.
     pub disks: Vec<DiskState>,
@@ -369,12 +369,12 @@ pub struct DiskState {
     pub disk: u16,
     /// Its mode.
     pub mode: Mode,
-    /// The window: device time by the model that may be in flight, in nanoseconds. Null if the disk has no model, as
-    /// are all figures of the model.
+    /// The window: device time by the model that may be in flight, in nanoseconds. Null, like all figures of the model,
+    /// if the disk has no model.
     pub window_ns: Option<u64>,
     /// The largest window, in nanoseconds.
     pub window_max_ns: Option<u64>,
-    /// What keeps the window from being larger; null from programs with a library that does not tell.
+    /// The reason why the window is not larger; null from libraries that do not report it.
     #[serde(default)]
     pub window_limit: Option<WindowLimit>,
     /// Device time in flight, in nanoseconds.
@@ -402,7 +402,8 @@ pub struct ClassState {
     pub in_flight: u64,
     /// Wait of the oldest queued request so far, in nanoseconds.
     pub oldest_wait_ns: u64,
-    /// What the class waits for now: `fairness`, `tokens`, `limit`, `depth`, `backend`; null for nothing.
+    /// The present reason of the class's wait: `fairness`, `tokens`, `limit`, `depth`, `backend`; null if it does not
+    /// wait.
     pub waits_for: Option<String>,
     /// Reads that ended, since the program's counters began.
     pub reads: u64,
@@ -437,14 +438,14 @@ pub struct Recent {
     pub read_bytes_per_s: f64,
     /// Bytes written per second.
     pub write_bytes_per_s: f64,
-    /// Parts of the time in which it waited with work queued, by reason, 0 to 1 for each queue of the disk.
+    /// Parts of the time in which the class waited with work queued, by reason: 0 to 1 for each queue of the disk.
     pub waited: BTreeMap<String, f64>,
 }
 
 /// Latencies in nanoseconds, since the last snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// Number of latencies; if 0, so are the others.
+    /// Number of latencies; if 0, the percentiles are 0 too.
     pub count: u64,
     /// Median.
     pub p50_ns: u64,
@@ -463,7 +464,7 @@ pub struct TraceStopped {
     pub events: u64,
     /// Events dropped because they came too fast.
     pub dropped_events: u64,
-    /// Why it ended before it was stopped; null if it did not.
+    /// Why the trace ended before it was stopped; null if it did not.
     pub error: Option<String>,
 }
 

@@ -1,16 +1,16 @@
 //! The thread that serves a program's control socket.
 //!
 //! # Why
-//! Clients must not affect the program's own threads, whatever they do.
+//! Clients must not affect the program's own threads.
 //!
 //! # How it works
-//! One thread polls the socket and all clients. Settings go into the program's registries, which shards follow on their
-//! own. For snapshots and metrics, it asks the shards ([`crate::metrics::look`]).
+//! One thread polls the socket and all clients. Changes are made in the program's registries, which shards follow. For
+//! snapshots and metrics, the thread asks the shards ([`crate::metrics::look`]).
 //!
 //! # Limits
-//! At most [`CLIENTS_MAX`] clients. A further one takes the place of one that has asked nothing yet, or nothing for
-//! [`IDLE_AFTER`], except the one whose trace is running. If all are busy, it is refused. While the shards are asked
-//! (at most 200 ms) other clients wait.
+//! At most [`CLIENTS_MAX`] clients. A further one displaces one that has sent no request yet, or none for
+//! [`IDLE_AFTER`], except the one whose trace is running. If all are busy, it is refused. While the thread asks the
+//! shards (at most 200 ms) other clients wait.
 //!
 //! # Example
 //! [`super`] has an example.
@@ -40,7 +40,7 @@ use crate::trace::{TraceConfig, TraceSummary, file_writer};
 
 /// Most clients at a time.
 const CLIENTS_MAX: usize = 16;
-/// Time without a request after which a client may have to make room.
+/// Time without a request after which a client may be displaced.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
 /// Pause after a client could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_millis(10);
@@ -49,7 +49,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The directory for sockets is not this user's alone, or cannot be made.
+    /// Other users can enter the directory for sockets, or it cannot be made.
     Directory {
         /// The directory.
         path: PathBuf,
@@ -91,7 +91,7 @@ impl From<io::Error> for ServeError {
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
-    /// Closing it ends the thread.
+    /// Closing this end stops the thread.
     end: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
@@ -106,7 +106,7 @@ impl Server {
         Server::start_in(&place::directory(), topology, program)
     }
 
-    /// Serves as [`Server::start`], in a directory of the caller's choice. If it is missing, makes it with mode 0700.
+    /// Serves as [`Server::start`], in `directory`. If it is missing, makes it with mode 0700.
     ///
     /// # Errors
     /// See [`ServeError`].
@@ -120,14 +120,14 @@ impl Server {
                 if UnixStream::connect(&path).is_ok() {
                     return Err(ServeError::AlreadyServed { path });
                 }
-                // Left by a dead process with our number.
+                // An earlier process with our number left the socket.
                 std::fs::remove_file(&path)?;
                 UnixListener::bind(&path)?
             }
             other => other?,
         };
 
-        // Until here the directory has kept other users out.
+        // Until here only the directory has kept other users out.
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
 
@@ -147,7 +147,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have been removed by hand.
+        // The socket may have been removed by hand.
         let _ = std::fs::remove_file(&self.path);
         self.end = None;
         if let Some(thread) = self.thread.take() {
@@ -158,12 +158,12 @@ impl Drop for Server {
 }
 
 struct Client {
-    /// Never used again, even after this client has gone.
+    /// Unique number of the client, never reused.
     number: u64,
     connection: Connection<UnixStream>,
     /// Time of its last request.
     asked: Option<Instant>,
-    /// The last look that it was shown.
+    /// The look of the client's last snapshot.
     seen: Option<Arc<Look>>,
     is_broken: bool,
 }
@@ -190,11 +190,11 @@ impl Desk {
             }
             self.accept();
         }
-        // A trace that no client can stop any more.
+        // No client can stop the trace any more.
         drop(self.office.stop_trace());
     }
 
-    /// Waits until something is ready. Returns what each client is ready for, or `None` at the end.
+    /// Waits until the socket or a client is ready. Returns each client's ready events, or `None` at the end.
     fn wait(&self) -> Option<Vec<PollFlags>> {
         let mut fds = vec![PollFd::new(&self.ended, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
         for client in &self.clients {
@@ -207,10 +207,11 @@ impl Desk {
             match poll(&mut fds, None) {
                 Ok(_) => break,
                 Err(rustix::io::Errno::INTR) => {}
-                // Without memory for it, serving is impossible.
+                // `poll` has no memory, so serving is impossible.
                 Err(_) => return None,
             }
         }
+
         let ready: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
         let (first, clients) = ready.split_at_checked(2)?;
         first.first()?.is_empty().then(|| clients.to_vec())
@@ -222,7 +223,7 @@ impl Desk {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {
-                    // Perhaps no descriptors are left: the client keeps waiting, and this thread must not spin.
+                    // Perhaps no descriptors are left. The client waits, and this thread must not spin.
                     std::thread::sleep(ACCEPT_RETRY);
                     return;
                 }
@@ -256,8 +257,8 @@ impl Desk {
     }
 }
 
-/// Returns the index of the client that makes room for another: the one without a request for longest, if that is long
-/// enough. `clients` has numbers and times of the last requests, in the order of arrival.
+/// Returns the index of the client to displace: the one whose last request is the oldest, if that is at least
+/// [`IDLE_AFTER`] ago. `clients` has numbers and times of the last requests, in the order of arrival.
 fn idlest(clients: &[(u64, Option<Instant>)], recording: Option<u64>, now: Instant) -> Option<usize> {
     let others = clients.iter().enumerate().filter(|(_, (number, _))| Some(*number) != recording);
     let (at, (_, asked)) = others.min_by_key(|(_, (_, asked))| *asked)?;
@@ -279,7 +280,7 @@ impl Client {
             return;
         }
 
-        // Requests sent before it hung up still count.
+        // Requests sent before the client hung up are still answered.
         let has_gone = ready.intersects(PollFlags::HUP | PollFlags::ERR);
         let result = match ready.contains(PollFlags::OUT) {
             true => self.connection.send(),
@@ -328,12 +329,12 @@ struct Office {
     trace: Option<Trace>,
 }
 
-/// A trace that was started here.
+/// A trace that a client started.
 struct Trace {
     path: PathBuf,
-    /// Number of the client that started it; the trace ends when that client goes.
+    /// Number of the client that started it; the trace ends when that client disconnects.
     client: u64,
-    /// Number of the trace: the program may have ended it and begun one of its own.
+    /// Number of the trace: the program may have ended it and begun another.
     record: u64,
 }
 
@@ -351,6 +352,7 @@ impl Office {
                 return refusal(ErrorCode::BadRequest, message);
             }
         };
+
         let done = match request {
             Request::Hello {} => Ok(Answer::Hello(self.hello())),
             Request::Snapshot {} => {
@@ -461,7 +463,7 @@ impl Office {
             self.topology.trace().start_numbered(writer, TraceConfig::default()).map_err(|e| cannot(&e))
         });
         let record = started.inspect_err(|_| {
-            // It is empty.
+            // The file is empty.
             let _ = std::fs::remove_file(&path);
         })?;
 
@@ -469,15 +471,15 @@ impl Office {
         Ok(Answer::Done {})
     }
 
-    /// Stops the trace of a client that has gone; otherwise it would grow until the disk is full.
+    /// Stops the trace of a client that has disconnected; otherwise it would grow until the disk is full.
     fn forget(&mut self, client: u64) {
         if self.trace.as_ref().is_some_and(|trace| trace.client == client) {
-            // No client is left to be told.
+            // No client is left to get the answer.
             drop(self.stop_trace());
         }
     }
 
-    /// Stops the trace that was started here.
+    /// Stops the trace that a client started.
     fn stop_trace(&mut self) -> Option<TraceStopped> {
         let Trace { path, record, .. } = self.trace.take()?;
         let TraceSummary { events, dropped_events, error, mut writer, .. } =

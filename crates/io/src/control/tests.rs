@@ -64,10 +64,10 @@ fn memory(topology: &Topology) -> Runtime {
     Runtime::start(topology, &options).unwrap()
 }
 
-/// Returns the program's answers to these bytes, one per line, until there are `lines` or it hangs up.
+/// Returns the program's answers to these bytes, one per line, until there are `lines` or the program hangs up.
 fn raw(path: &Path, parts: &[&[u8]], lines: usize) -> Vec<String> {
     let mut stream = UnixStream::connect(path).unwrap();
-    // It may hang up in the middle.
+    // The program may hang up in the middle.
     let _ = parts.iter().try_for_each(|part| stream.write_all(part));
     BufReader::new(stream).lines().take(lines).map_while(Result::ok).collect()
 }
@@ -147,7 +147,7 @@ fn garbage_half_lines_and_long_lines_harm_nobody() {
     assert!(answers[2].contains("\"protocol\":2"), "{answers:?}");
     let answers = raw(server.path(), &[&vec![b'x'; 3 * LINE_MAX_BYTES]], 2);
     assert!(answers.len() <= 1 && answers.iter().all(|line| line.contains("at most")), "{answers:?}");
-    // Half a line, then it hangs up.
+    // The client sends half a line, then hangs up.
     UnixStream::connect(server.path()).unwrap().write_all(b"{\"request\":\"set-shares\"").unwrap();
     assert!(other.refresh().is_ok());
 }
@@ -158,7 +158,7 @@ fn clients_that_ask_nothing_make_room_and_those_that_ask_do_not() {
     let topology = topology(1, DiskSetup::unlimited());
     let server = serve(&place, &topology);
     let silent: Vec<_> = (0..16).map(|_| UnixStream::connect(server.path()).unwrap()).collect();
-    // Each takes the place of one that has said nothing.
+    // Each displaces a client that has sent no request.
     let mut asking: Vec<_> = (0..16).map(|_| Client::connect(server.path()).unwrap()).collect();
     for stream in silent {
         let said: Vec<String> = BufReader::new(stream).lines().map_while(Result::ok).collect();
@@ -200,7 +200,7 @@ fn a_client_that_never_reads_stops_neither_shards_nor_clients() {
     deaf.set_nonblocking(true).unwrap();
     let line = b"{\"request\":\"hello\"}\n".repeat(100);
     while (&deaf).write(&line).is_ok() {}
-    // It may wait only for its own disk.
+    // The shard may wait only for its own disk.
     let mut client = Client::connect(server.path()).unwrap();
     let asking = std::thread::spawn(move || client.refresh().map(|hello| hello.shards));
     assert_eq!(read_all(reactor, &topology, 500, |_| {}), 500);
@@ -230,7 +230,7 @@ fn metrics_tell_reads_from_writes_and_shards_add_up() {
             shard.read_at(&file, query, 0, AlignedBuf::new(4096).unwrap()).await.0.unwrap();
             sender.send(()).unwrap();
         };
-        // Sent at the first poll; the answer is the channel's.
+        // The first poll sends the job; the channel has its answer.
         let handle = runtime.handle(shard);
         let mut run = std::pin::pin!(handle.run(work));
         let _ = run.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
@@ -298,7 +298,7 @@ fn counters_do_not_fall_while_a_shard_does_not_answer() {
     }
 }
 
-/// Reads `count` blocks, many at a time. Returns how many came back whole. `between` is called each turn.
+/// Reads `count` blocks, many at a time. Returns the number of complete ones. Calls `between` each turn.
 fn read_all(mut reactor: Reactor, topology: &Topology, count: u64, between: impl Fn(u64)) -> u64 {
     let how = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
     let file = topology.file("file".as_ref(), how, 0);

@@ -1,12 +1,13 @@
 //! Place and size of traces that are recorded on request over the socket.
 //!
 //! # Why
-//! A user who reaches the socket may make the program write. That user must not choose where, nor fill a disk.
+//! A user who reaches the socket can make the program write. That user must not choose the place, nor fill a disk.
 //!
 //! # How it works
-//! Traces are files in the directory of the socket, which belongs to the program's user alone. A client gives a plain
+//! Traces are files in the directory of the socket, which only the program's user can enter. A client gives a plain
 //! name that ends in `.plt`; the file is created exclusively, with mode 0600. All traces in the directory together take
-//! at most [`TRACES_MAX_BYTES`]: a trace that reaches the bound ends there, and the answer to `trace-stop` tells so.
+//! at most [`TRACES_MAX_BYTES`]: a trace that reaches the bound ends there, and the answer to `trace-stop` reports
+//! that.
 //!
 //! # Limits
 //! Programs that share the directory may exceed the bound together: each checks it when its trace begins. Only clients
@@ -21,13 +22,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Most bytes of all traces in a directory: 1 GiB, some 26 million events.
+/// Most bytes of all traces in a directory: 1 GiB, about 26 million events.
 const TRACES_MAX_BYTES: u64 = 1 << 30;
 
-/// Smallest size that a trace counts for: a block of a file system.
+/// Fewest bytes for which a trace counts: a block of a file system.
 const TRACE_MIN_BYTES: u64 = 4096;
 
-/// A file that takes a bounded number of bytes.
+/// A file with a bound on the bytes written to it.
 #[derive(Debug)]
 pub(super) struct BoundedFile {
     file: File,
@@ -59,7 +60,7 @@ fn taken_bytes(directory: &Path) -> io::Result<u64> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         if entry.file_name().to_str().is_some_and(is_plain_name) {
-            // One that was removed meanwhile takes none.
+            // A trace that was removed meanwhile takes no space.
             bytes = bytes.saturating_add(entry.metadata().map_or(0, |meta| meta.len().max(TRACE_MIN_BYTES)));
         }
     }

@@ -1,22 +1,22 @@
 //! The state behind a gate: the queue, the calls that wait for it, and the thread that keeps the time.
 //!
 //! # Why
-//! A sleeping thread can be forgotten. All decisions about wake-ups are in this file.
+//! A missed wake-up leaves a thread asleep for ever. All decisions about wake-ups are in this file.
 //!
 //! # How it works
-//! One lock. A call that finds nothing before it is dispatched whole, and has no entry ([`Admitted::Alone`]). Any other
-//! is queued. A thread that holds the lock and has changed something lets the queue dispatch ([`State::run`]): each
-//! piece is added to its call. A thread that got pieces is called; the rest of its call is cut off. Before the lock is
-//! released, [`State::appoint`] makes sure that one thread keeps the time while any waits: it looks again at the
-//! queue's next wake-up, and at least every [`LOOK_NS`], because shares and limits may have changed meanwhile. The
-//! futexes are woken after the lock is released.
+//! There is one lock. A call with no other ahead is dispatched whole, and has no entry ([`Admitted::Alone`]). Any other
+//! call is queued. A thread that holds the lock and has changed something lets the queue dispatch ([`State::run`]):
+//! each piece is added to its call. The thread of a call that got pieces is called; the rest of the call is cut off.
+//! Before the lock is released, [`State::appoint`] makes sure that one thread keeps the time while any waits: it runs
+//! the queue again at the next wake-up, and at least every [`LOOK_NS`], because shares and limits may have changed
+//! meanwhile. The futexes are woken after the lock is released.
 //!
 //! # Limits
-//! The lock is held for as long as the queue needs to dispatch everything that may be admitted.
+//! The lock is held while the queue dispatches all calls that may be admitted.
 //!
 //! # Example
 //! Two calls of one class on a disk that takes one at a time: the second thread sleeps and keeps the time; the first
-//! ends its permit, dispatches the second's piece, and wakes it.
+//! ends its permit, dispatches the second's piece, and wakes that thread.
 
 use std::sync::{Arc, PoisonError};
 
@@ -32,7 +32,7 @@ use crate::sys::rusage::thread_has_seccomp_filter;
 use crate::topology::Topology;
 use crate::trace::Tracer;
 
-/// Longest time between two looks at the classes while threads wait.
+/// Longest time between two checks of the classes while threads wait.
 const LOOK_NS: u64 = 100_000_000;
 
 /// Pieces of one call that are admitted together: consecutive, from the beginning of the call.
@@ -69,7 +69,7 @@ pub(super) struct Entry {
 
 /// An admitted call.
 pub(super) enum Admitted {
-    /// One that found nothing before it, and so needs no entry.
+    /// A call with no other ahead, which needs no entry.
     Alone(Dispatch),
     Queued(InTurn),
 }
@@ -80,7 +80,7 @@ pub(super) struct InTurn {
     pub(super) key: usize,
     pub(super) len_bytes: u32,
     pub(super) dispatched_ns: u64,
-    /// The time at which its thread knew.
+    /// The time at which its thread learned that.
     pub(super) began_ns: u64,
 }
 
@@ -92,7 +92,7 @@ impl Admitted {
         }
     }
 
-    /// Returns when the call was admitted, and when its thread knew.
+    /// Returns when the call was admitted, and when its thread learned of it.
     fn times_ns(&self) -> (u64, u64) {
         match self {
             Admitted::Alone(piece) => (piece.dispatched_ns(), piece.dispatched_ns()),
@@ -155,7 +155,6 @@ impl Inner {
         &self.topology
     }
 
-    /// Returns the disk of the gate.
     pub(super) fn disk(&self) -> u16 {
         self.disk
     }
@@ -165,7 +164,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `call` is admitted. Returns `None` at `until_ns`.
+    /// Waits until `call` is admitted. Returns `None` after `until_ns`.
     pub(super) fn enter(&self, call: &Call, until_ns: Option<u64>) -> Result<Option<Admitted>, GateError> {
         let mut now_ns = now_ns();
         let mut state = self.lock();
@@ -202,7 +201,7 @@ impl Inner {
 
             if until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
                 state.give_up(key, now_ns);
-                // Its place may be what others of its class waited for.
+                // Other calls of its class may have waited for its place.
                 state.run(now_ns, self.disk);
                 self.release(state, now_ns, None);
                 return Ok(None);
@@ -240,7 +239,7 @@ impl Inner {
         };
 
         if state.queue.queued() == 0 {
-            // Nothing is there to be sent; but the queue of another shard may wait for the room.
+            // This queue is empty, but the queue of another shard may wait for the room.
             let mut hand_over = None;
             if self.topology.shards() > 1 {
                 let _ = state.queue.poll_dispatch(now_ns);
@@ -259,8 +258,8 @@ impl Inner {
         passed
     }
 
-    /// Releases the lock and wakes the threads concerned. If `key`, whose thread is about to sleep, keeps the time,
-    /// returns until when.
+    /// Releases the lock and wakes the threads that were called. If the thread of `key`, which is about to sleep, keeps
+    /// the time, returns until when.
     fn release(&self, mut state: MutexGuard<'_, State>, now_ns: u64, key: Option<usize>) -> Option<u64> {
         state.appoint(now_ns, key);
         let keeps = state.keeper.filter(|keeper| Some(keeper.key) == key).map(|keeper| keeper.until_ns);
@@ -272,15 +271,15 @@ impl Inner {
         keeps
     }
 
-    /// Wakes the shard whose queue is to use room in the device.
+    /// Wakes the shard whose queue may use the room in the device.
     fn wake_shard(&self, shard: Option<u16>) {
         if let Some(shard) = shard {
             self.topology.mailboxes().wake(shard);
         }
     }
 
-    /// Brings the queue up to date with the registry of classes and the mode of the disk, and the trace with its
-    /// switch.
+    /// Brings the queue up to date with the registry of classes and the mode of the disk, and the tracer with the state
+    /// of the trace.
     fn follow(&self, state: &mut State, now_ns: u64) {
         if let Some(after) = state.tracer.follow() {
             state.number = state.number.max(after);
@@ -341,8 +340,8 @@ impl State {
         topology.classes().epoch() != self.classes_epoch || !self.tracer.is_current()
     }
 
-    /// Admits a call that finds nothing before it. `None` if it has to be queued, is to be traced, or
-    /// others are to be woken first.
+    /// Admits a call with no other ahead. Returns `None` if the call must be queued, is traced, or other threads must
+    /// be woken first.
     fn admit_alone(&mut self, now_ns: u64, call: &Call) -> Option<Dispatch> {
         if self.tracer.is_on() || !self.to_wake.is_empty() {
             return None;
@@ -378,14 +377,14 @@ impl State {
         Ok(key)
     }
 
-    /// Takes back the piece of a call that was never queued, whose thread was late by `late_ns`.
+    /// Completes the piece of a call that was never queued, whose thread was late by `late_ns`.
     fn end_alone(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, result: Result<u32, i32>) -> Passed {
         let total_ns = now_ns.saturating_sub(piece.dispatched_ns());
         self.complete(now_ns, late_ns, piece, result);
         Passed { waited_ns: 0, total_ns, at_ns: now_ns }
     }
 
-    /// Takes back the pieces of the call under `key`, whose thread was late by `late_ns`.
+    /// Completes the pieces of the call under `key`, whose thread was late by `late_ns`.
     pub(super) fn end(&mut self, now_ns: u64, late_ns: u64, key: usize, result: Result<u32, i32>, disk: u16) -> Passed {
         let Some(Entry { call, number, asked_ns, pieces: Some(pieces), .. }) = self.calls.try_remove(key) else {
             debug_assert!(false, "a permit without a call");
@@ -401,7 +400,7 @@ impl State {
             total_ns: now_ns.saturating_sub(asked_ns),
             at_ns: now_ns,
         };
-        // Not as one chain: it would copy the first piece, of most calls the only one, twice more.
+        // Not as one chain, which would copy the first piece, the only one of most calls, twice more.
         self.complete(now_ns, late_ns, first, result);
         more.into_iter().for_each(|piece| self.complete(now_ns, late_ns, piece, result));
         passed
@@ -415,7 +414,7 @@ impl State {
         }
     }
 
-    /// Lets the queue dispatch until nothing more may be dispatched.
+    /// Lets the queue dispatch until no more may be dispatched.
     pub(super) fn run(&mut self, now_ns: u64, disk: u16) {
         loop {
             while let Some(piece) = self.queue.poll_dispatch(now_ns) {
@@ -455,7 +454,7 @@ impl State {
             }
 
             self.granted.clear();
-            // The parts cut off held back the calls behind them.
+            // Parts that were cut off held back the calls behind them.
             if !any_cut {
                 break;
             }
@@ -465,7 +464,7 @@ impl State {
         }
     }
 
-    /// Makes sure that one thread keeps the time while any waits. `key`: the call whose thread is about to sleep
+    /// Makes sure that one thread keeps the time while any waits. `key` is the call whose thread is about to sleep
     /// anyway.
     fn appoint(&mut self, now_ns: u64, key: Option<usize>) {
         if self.queue.queued() == 0 {
@@ -489,10 +488,10 @@ impl State {
         }
     }
 
-    /// Makes the thread of `key` look again, and keep the time from then on.
+    /// Makes the thread of `key` run the queue again, and keep the time from then on.
     fn call_keeper(&mut self, key: usize, until_ns: u64) {
         self.keeper = Some(Keeper { key, until_ns });
-        // Without a parker it is awake, and will take the lock.
+        // A thread without a parker is awake, and will take the lock.
         if let Some(parker) = self.calls.get(key).and_then(|entry| entry.parker.as_ref()) {
             parker.call();
             self.to_wake.push(Arc::clone(parker));
@@ -511,7 +510,7 @@ impl State {
         let _ = self.calls.try_remove(key);
     }
 
-    /// Withdraws the call of `key`.
+    /// Withdraws the call under `key`.
     fn give_up(&mut self, key: usize, now_ns: u64) {
         if let Some(entry) = self.calls.get(key) {
             let (id, call, number) = (entry.id, entry.call, entry.number);
@@ -523,7 +522,7 @@ impl State {
         self.forget(key);
     }
 
-    /// Stops the call of `key`, whose class was removed.
+    /// Stops the call under `key`, whose class was removed.
     fn stop(&mut self, key: usize, now_ns: u64) {
         let Some(entry) = self.calls.get_mut(key) else { return };
         entry.is_stopped = true;
@@ -547,8 +546,8 @@ impl State {
     }
 }
 
-/// Returns the I/O queue of `disk` for a gate that takes the place of `shard`; no reactor or other gate can then be that
-/// shard.
+/// Returns the I/O queue of `disk` for a gate that takes the place of `shard`; no reactor or other gate can then take
+/// that place.
 fn queue_in_place_of(topology: &Topology, shard: u16, disk: u16) -> Result<DiskQueue, GateStartError> {
     if shard >= topology.shards() {
         return Err(GateStartError::NoSuchShard { shard });

@@ -1,25 +1,26 @@
-//! How late a thread at a gate is: after its call was admitted, and after the device has done it.
+//! How late a thread at a gate is: after the admission of its call, and after the device has completed it.
 //!
 //! # Why
-//! On busy CPUs a thread wakes up late and is late within its call. If that counted as the disk's time, latencies would be
-//! those of the CPUs.
+//! On busy CPUs a thread wakes up late and is late within its call. If that counted as the disk's time, latencies would
+//! include those of the CPUs.
 //!
 //! # How it works
-//! The gate's clock tells how late a thread wakes up. The kernel tells how long it waited for a CPU, which is asked at the
-//! end of a long call and, so that the difference is that of the call, before it if the thread's last one was long.
+//! The gate's clock tells how late a thread wakes up. The kernel tells how long it has waited for a CPU. The gate reads
+//! that after a long call and, so that the difference belongs to the call, before a call if the thread's last one was
+//! long.
 //!
 //! # Limits
-//! Short calls are not asked about, nor is the first long one after a short one.
+//! The CPU waits of short calls are not read, nor those of the first long call after a short one.
 //!
 //! # Example
-//! A thread wakes up 2 ms after it was admitted, and waits 1 ms for a CPU within a call of 5 ms: it is 3 ms late, and the
-//! device took 4 ms.
+//! A thread wakes up 2 ms after its call was admitted, and waits 1 ms for a CPU within a call of 5 ms: it is 3 ms late,
+//! and the device took 4 ms.
 
 use std::cell::Cell;
 
 use crate::sys::rusage::{RUN_DELAY_LOOK_NS, RunDelay, thread_has_seccomp_filter};
 
-/// When the calling thread last looked how long it has waited for a CPU.
+/// The calling thread's last reading of its CPU wait.
 #[derive(Clone, Copy)]
 struct Looks {
     run_delay: RunDelay,
@@ -31,29 +32,29 @@ std::thread_local! {
     static LOOKS: Cell<Looks> = const { Cell::new(Looks { run_delay: RunDelay::NEVER, was_long: false }) };
 }
 
-/// Returns when the calling thread last looked; 0 if it has not.
+/// Returns when the calling thread last read its CPU wait; 0 if it has not.
 #[cfg(all(test, not(plimsoll_loom)))]
 fn looked_ns() -> u64 {
     LOOKS.get().run_delay.looked_ns()
 }
 
-/// Returns how late a thread was that waited for a CPU for `run_delay_ns` since `looked_ns`.
+/// Returns how late a thread was that has waited for a CPU for `run_delay_ns` since `looked_ns`.
 fn late_ns(dispatched_ns: u64, began_ns: u64, looked_ns: u64, run_delay_ns: u64) -> u64 {
     let woke_late_ns = began_ns.saturating_sub(dispatched_ns);
     if looked_ns.saturating_add(RUN_DELAY_LOOK_NS) < began_ns {
-        // Much of it may have been before the call.
+        // Much of the wait may have been before the call.
         return woke_late_ns;
     }
     if looked_ns < began_ns {
-        // What kept the thread from waking up counts once, and what was before it was admitted not at all.
+        // The wait that delayed the wake-up counts once, and the wait before the admission not at all.
         woke_late_ns.max(run_delay_ns.saturating_sub(dispatched_ns.saturating_sub(looked_ns)))
     } else {
         woke_late_ns + run_delay_ns
     }
 }
 
-/// Looks how long the calling thread has waited for a CPU if its last call was long, because the one that it begins may
-/// be, too. Before others, does nothing: a look takes some microseconds.
+/// Reads the calling thread's CPU wait if its last call was long, because the next may be, too. Otherwise does nothing:
+/// a reading takes some microseconds.
 pub(super) fn look_before(now_ns: u64, had_filter: bool) {
     let mut looks = LOOKS.get();
     if looks.was_long && may_look(had_filter) {
@@ -62,8 +63,8 @@ pub(super) fn look_before(now_ns: u64, had_filter: bool) {
     }
 }
 
-/// Returns for how long the device was not at a call that the calling thread ends. Looks only after a long one.
-/// `dispatched_ns`: when it was admitted; `began_ns`: when the thread knew.
+/// Returns for how long the device did not work on a call that this thread ends. Reads the CPU wait only after a long
+/// call. The call was admitted at `dispatched_ns`, which the thread learned at `began_ns`.
 pub(super) fn look_after((dispatched_ns, began_ns): (u64, u64), now_ns: u64, had_filter: bool) -> u64 {
     if now_ns.saturating_sub(began_ns) < RUN_DELAY_LOOK_NS || !may_look(had_filter) {
         return began_ns.saturating_sub(dispatched_ns);
@@ -75,7 +76,8 @@ pub(super) fn look_after((dispatched_ns, began_ns): (u64, u64), now_ns: u64, had
     late_ns(dispatched_ns, began_ns, looked_ns, run_delay_ns)
 }
 
-/// Returns whether a look opens /proc without harm: a filter that the program has set since may kill it for that.
+/// Returns whether a reading may open /proc: a seccomp filter that the program has set since may kill the program for
+/// that.
 fn may_look(had_filter: bool) -> bool {
     thread_has_seccomp_filter() == had_filter
 }
@@ -93,7 +95,8 @@ mod tests {
     use crate::class::Class;
     use crate::topology::DiskSetup;
 
-    /// Whether the calling thread looks into /proc as it enters for a call, which takes `took_ns`, and as it ends it.
+    /// Returns whether the calling thread reads /proc when it enters for a call of `took_ns`, and when it ends the
+    /// call.
     fn looks(gate: &Gate, took_ns: u64) -> [bool; 2] {
         let mut seen_ns = looked_ns();
         let mut has_looked = || std::mem::replace(&mut seen_ns, looked_ns()) != looked_ns();
@@ -163,15 +166,15 @@ mod tests {
     fn lateness_counts_once() {
         let look_ns = RUN_DELAY_LOOK_NS;
         for (dispatched_ns, began_ns, looked_ns, run_delay_ns, expected_ns) in [
-            // The look was after the thread woke up: both are apart.
+            // The reading was after the thread woke up: both waits add up.
             (0, 300, 300, 5000, 300 + 5000),
-            // Before: it counts what kept the thread from waking up.
+            // The reading was before: it includes the wait that delayed the wake-up.
             (0, 300, 200, 250, 300),
             (0, 300, 200, 5000, 5000),
             // Before the call was admitted: up to then the thread may have waited in the program's own code.
             (1000, 1000, 600, 400, 0),
             (1000, 1300, 600, 900, 500),
-            // Long before: much else may be in it.
+            // Long before: it may include other waits.
             (0, 300 + look_ns, 299, 5000, 300 + look_ns),
         ] {
             let late_ns = late_ns(dispatched_ns, began_ns, looked_ns, run_delay_ns);
@@ -179,16 +182,16 @@ mod tests {
         }
     }
 
-    /// What came of threads at a gate on virtual time.
+    /// Result of threads at a gate on virtual time.
     struct Ran {
         bytes_per_s: f64,
         window_ns: u64,
-        /// Mean time in the device, as the gate took it, and as it was.
+        /// Mean time in the device: as the gate counted, and the true one.
         device_ns: [f64; 2],
     }
 
-    /// Lets 64 threads read from a disk of one channel for 3 s. Each begins its calls `late_ns` after they are admitted, sees
-    /// their ends as late, and knows that if `is_told`.
+    /// Lets 64 threads read from a disk of one channel for 3 s. Each begins its calls `late_ns` after they are
+    /// admitted, sees their ends as late, and reports that if `is_told`.
     fn run_late(late_ns: u64, is_told: bool) -> Ran {
         const LEN_BYTES: u32 = 65_536;
         const SERVICE_NS: u64 = 65_536;

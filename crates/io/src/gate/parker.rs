@@ -1,7 +1,7 @@
 //! Sleep of a thread at a gate, until it is called or a time comes.
 //!
 //! # Why
-//! Exactly the intended thread must wake, whatever it waits for, and a wake-up that comes before the sleep must count.
+//! Exactly the intended thread must wake, and a wake-up that comes before the sleep must count.
 //!
 //! # How it works
 //! One word per thread: 0, or 1 if it is called. The caller sets the word under the gate's lock ([`Parker::call`]) and
@@ -52,7 +52,7 @@ mod real {
         }
 
         pub(in crate::gate) fn wake(&self) {
-            // It cannot fail: the word exists.
+            // This cannot fail: the word exists.
             let _ = futex::wake(&self.0, futex::Flags::PRIVATE, 1);
         }
 
@@ -60,7 +60,7 @@ mod real {
             self.0.store(0, Release);
         }
 
-        /// Sleeps until it is called, or until `until_ns` on the system's monotonic clock.
+        /// Sleeps until the thread is called, or until `until_ns` on the system's monotonic clock.
         pub(in crate::gate) fn wait(&self, until_ns: Option<u64>) {
             if self.0.load(Acquire) != 0 {
                 return;
@@ -69,7 +69,7 @@ mod real {
                 let (seconds, rest_ns) = until(at_ns);
                 Timespec { tv_sec: i64::try_from(seconds).unwrap_or(i64::MAX), tv_nsec: rest_ns.into() }
             });
-            // A call, a signal or the timeout: each makes the caller look again.
+            // Ended by a call, a signal or the timeout: the caller checks its call again.
             let _ = futex::wait(&self.0, futex::Flags::PRIVATE, 0, left.as_ref());
         }
     }
@@ -97,7 +97,7 @@ mod looms {
         }
 
         pub(in crate::gate) fn wake(&self) {
-            // As with a futex: a sleeper has seen the earlier word.
+            // As with a futex: under the lock, a sleeper has seen the earlier word.
             let _word = self.is_called.lock().expect("not poisoned");
             self.changed.notify_one();
         }

@@ -1,10 +1,10 @@
 //! The stations of calls through a gate, for traces: the same as those of a reactor's requests.
 //!
 //! # Why
-//! A reader of a trace must not have to know how the program reached the scheduler.
+//! A reader of a trace need not know how the program reached the scheduler.
 //!
 //! # How it works
-//! All events are made under the gate's lock, so their times never go back. A call whose permit covers only its
+//! All events are recorded under the gate's lock, so their times never decrease. A call whose permit covers only its
 //! beginning ends there (`Cancelled` stands for the rest); the continuation is another call.
 //!
 //! # Limits
@@ -39,6 +39,7 @@ impl State {
         if !on.is_new_wait(usize::from(disk), reason) {
             return;
         }
+
         let detail = wakeup_ns.map_or(0, |at_ns| saturated(at_ns.saturating_sub(now_ns)));
         on.record(Event {
             time_ns: now_ns,
@@ -68,6 +69,7 @@ impl State {
             events.push(dispatched);
             events.push(Event { kind: EventKind::Submitted, detail: 0, reason: None, ..dispatched });
         }
+
         if is_cut {
             let event = of_call(call, *number, EventKind::Cancelled, now_ns, disk);
             events.push(Event { offset_bytes: 0, len_bytes: 0, ..event });
@@ -97,6 +99,7 @@ impl State {
             self.record(completed);
             self.record(Event { kind: EventKind::Reaped, detail: errno, ..completed });
         }
+
         let finished = of_call(call, number, EventKind::Finished, now_ns, disk);
         self.record(Event { len_bytes: moved, detail: errno, ..finished });
         self.record(Event { kind: EventKind::Callback, offset_bytes: 0, len_bytes: 0, ..finished });

@@ -204,7 +204,7 @@ fn a_limit_wakes_by_time_and_one_that_is_lifted_is_felt() {
         drop(gate.enter(slow, Op::Read, 4096).unwrap());
     }
     assert!(gate.class_stats(slow).unwrap().waited_for_ns(plimsoll_core::WaitReason::Limit) > 0);
-    // One in 17 minutes.
+    // One call of 1 KiB in 17 minutes.
     let per_s = Rate::per_second(1);
     classes.set_qos(slow, Qos { limits: Limits { bandwidth: per_s, ..Limits::default() }, ..Qos::default() }).unwrap();
     drop(gate.enter(slow, Op::Read, 1024).unwrap());

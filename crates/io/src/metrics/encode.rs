@@ -1,12 +1,12 @@
 //! Programs' metrics as Prometheus text: names and labels.
 //!
 //! # Why
-//! Dashboards and alert rules depend on the names. They are all in this file, in tables.
+//! Dashboards and alert rules depend on the names. All names are in the tables of this file.
 //!
 //! # How it works
 //! A family's samples must be contiguous, so the outer loop is over families and the inner over programs. Every sample
-//! has the labels `program` and `pid`; that of a disk also `disk` (its number); that of a class also `class`, and
-//! `group` if it is in one.
+//! has the labels `program` and `pid`; a disk's also `disk` (its number), a class's also `class`, and `group` if it is
+//! in one.
 //!
 //! Seastar's names: those with `total_`, `_sec`, `queue_length`, `disk_queue_length`, `shares`, `consumption`,
 //! `starvation_time_sec`, `activations`. Bytes and operations count at completion, Seastar's at dispatch; they differ
@@ -74,7 +74,7 @@ const LIKE_SEASTAR: [Family<ClassMetrics>; 16] = [
         seconds(class.oldest_wait_ns)
     }),
 ];
-/// These two have a label `stream`.
+/// Names of the two families with a label `stream`.
 const CONSUMPTION: &str = "consumption";
 const ACTIVATIONS: &str = "activations";
 
@@ -118,7 +118,7 @@ fn seconds(ns: u64) -> f64 {
 }
 
 /// Returns the metrics of `programs` as one page, to be sent with [`CONTENT_TYPE`](super::CONTENT_TYPE). Each should
-/// have a process number (`pid`) of its own.
+/// have a distinct process number (`pid`).
 #[must_use]
 pub fn encode(programs: &[ProgramMetrics]) -> String {
     let programs: Vec<Named> = programs.iter().map(Named::new).collect();

@@ -1,12 +1,12 @@
 //! The metrics of a program as plain data.
 //!
 //! # Why
-//! They cross the control socket as JSON and become text elsewhere. Both ends, and callers who want the figures
+//! Metrics cross the control socket as JSON and become text elsewhere. Both ends, and callers who need the figures
 //! themselves, share these types.
 //!
 //! # How it works
-//! Made from a look at all shards and from the registries. Counters count from the program's start, or from the last
-//! reset of its statistics. Times are nanoseconds.
+//! They are made from a look at all shards and from the registries. Counters count from the program's start, or from
+//! the last reset of its statistics. Times are nanoseconds.
 //!
 //! # Limits
 //! Device time is rounded down from the model's femtoseconds.
@@ -24,7 +24,7 @@ use crate::queues::ClassView;
 use crate::topology::{DiskMode, Topology};
 
 /// Upper bounds of the latency histograms in nanoseconds: the powers of two from 2^13 (8.2 us) to 2^33 (8.6 s). Each is
-/// also a border of the fine histograms' buckets, so no bucket is split. A class has a time series for each bound,
+/// also a bound of the fine histograms' buckets, so no bucket is split. A class has a time series for each bound,
 /// direction and stage.
 pub const LATENCY_BOUNDS_NS: [u64; 21] = {
     let mut bounds = [0; 21];
@@ -44,11 +44,11 @@ pub struct ProgramMetrics {
     pub program: String,
     /// Its process number.
     pub pid: u32,
-    /// Version of the library in it.
+    /// Version of its library.
     pub plimsoll: String,
     /// Number of shards.
     pub shards: u16,
-    /// Shards that did not answer in time: their part is that of their last answer, or nothing if they never answered.
+    /// Shards that did not answer in time. Their figures are those of their last answer, if any.
     pub missing_shards: Vec<u16>,
     /// Jobs of handles refused because too many waited for their shard.
     #[cfg_attr(feature = "control", serde(default))]
@@ -79,7 +79,7 @@ pub struct ModelMetrics {
     pub window_ns: u64,
     /// The largest window.
     pub window_max_ns: u64,
-    /// A window that would keep the throughput goal, where the latency goal keeps it from that; else 0.
+    /// A window that would keep the throughput goal, if the latency goal prevents it; else 0.
     #[cfg_attr(feature = "control", serde(default))]
     pub window_needed_ns: u64,
     /// Device time in flight.
@@ -108,9 +108,9 @@ pub struct ClassMetrics {
     pub in_flight: u64,
     /// Wait of the oldest queued request so far.
     pub oldest_wait_ns: u64,
-    /// Reads that came back.
+    /// Reads that completed.
     pub read: DirectionMetrics,
-    /// Writes, flushes, discards and allocations that came back.
+    /// Writes, flushes, discards and allocations that completed.
     pub write: DirectionMetrics,
     /// Device time charged, by the model.
     pub consumed_ns: u64,
@@ -128,7 +128,7 @@ pub struct ClassMetrics {
     pub reserved: u64,
     /// Pieces dispatched because they had waited as long as the class allows.
     pub aged: u64,
-    /// Times it woke up from idleness.
+    /// Times that the class woke up from idleness.
     pub activations: u64,
     /// Time with work queued and nothing in the device.
     pub starved_ns: u64,
@@ -171,14 +171,14 @@ pub struct LatencyMetrics {
     /// Their sum.
     pub sum_ns: u64,
     /// Pairs of a bound of [`LATENCY_BOUNDS_NS`] and the number of durations above the bound before it and not above
-    /// it. Pairs with none are left out, and so are durations above all bounds.
+    /// it. Pairs with no durations are left out, and so are durations above all bounds.
     pub buckets: Vec<(u64, u64)>,
 }
 
 impl LatencyMetrics {
-    /// Returns the metrics of a histogram. Its fine buckets stop counting when they are full; the durations they miss
-    /// are known only in sum, and count in the shortest full bucket. So every count only grows, and the few long
-    /// durations stay few.
+    /// Returns the metrics of a histogram. Its fine buckets stop counting when they are full; only the number of
+    /// durations that they miss is known, and is added to the shortest full bucket. So every count only grows, and rare
+    /// long durations stay rare.
     fn of(histogram: &Histogram) -> LatencyMetrics {
         let mut buckets: Vec<(u64, u64)> = Vec::new();
         let counted: u64 = histogram.iter().map(|(_, count)| u64::from(count)).sum();

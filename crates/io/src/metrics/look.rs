@@ -1,18 +1,18 @@
-//! Asks the shards for their counters, without holding one up.
+//! Asks the shards for their counters, without delaying a shard.
 //!
 //! # Why
-//! The counters of a shard's classes are in the shard's own memory. It must be asked, and a shard that does not answer
-//! must not matter.
+//! The counters of a shard's classes are in the shard's own memory, so each must be asked, and one that does not answer
+//! must not block the rest.
 //!
 //! # How it works
 //! Each shard gets a message, and copies its counters when it reads its mail. The caller waits until all have answered
 //! or [`DEADLINE`] has passed. Shards without an answer are listed, and not asked again before they have answered the
-//! last question. Their part is that of their last answer, so that counters do not fall while a shard is busy; an
-//! answer that comes too late for one look counts in the next. A look less than [`FRESH`] old is returned again, so
-//! that many clients cost no more than one.
+//! last question. Their figures are those of their last answer, so that counters do not fall while a shard is busy; an
+//! answer that comes too late for one look counts in the next. A look that is younger than [`FRESH`] is returned again,
+//! so that many clients cost as little as one.
 //!
 //! # Limits
-//! The shards are read one after the other, not at one moment. A shard that never answered has no part.
+//! The shards are read one after the other, not at one moment. A shard that never answered has no figures.
 //!
 //! # Example
 //! A client asks 1000 times a second: each shard is asked 100 times a second.
@@ -28,7 +28,7 @@ use crate::queues::{ClassView, ShardQueues};
 use crate::sys::clock::now_ns;
 use crate::topology::Topology;
 
-/// Time that the shards have for their answers.
+/// Longest wait for the shards' answers.
 const DEADLINE: Duration = Duration::from_millis(200);
 /// Age up to which a look is returned again.
 const FRESH: Duration = Duration::from_millis(10);
@@ -57,7 +57,7 @@ impl ShardView {
     }
 }
 
-/// A question under way. Dropping it, answered or not, ends it.
+/// A question to a shard. Dropping it, answered or not, ends it.
 struct Question {
     is_asked: Arc<AtomicBool>,
     answers: Sender<ShardView>,
@@ -111,7 +111,7 @@ impl Looker {
         look
     }
 
-    /// Takes the answers since the last look; drops the channels on which none can come any more.
+    /// Takes the answers since the last look, and drops the channels on which none can come any more.
     fn take_late(&mut self) {
         for answers in std::mem::take(&mut self.late) {
             let is_over = loop {
@@ -132,7 +132,7 @@ impl Looker {
         }
     }
 
-    /// Reads the gates, which need not be asked. Returns the shards whose place they have.
+    /// Reads the gates, which need no question. Returns the shards whose places they hold.
     fn look_at_gates(&mut self) -> Vec<u16> {
         let gates = self.topology.gates();
         for gate in &gates {
@@ -155,7 +155,7 @@ impl Looker {
         answers
     }
 
-    /// Asks, and keeps the answers that come by `until`. Returns the shards that have not answered.
+    /// Asks the shards, and keeps the answers that come by `until`. Returns the shards that have not answered.
     fn collect(&mut self, until: Instant) -> Vec<u16> {
         let gates = self.look_at_gates();
         let answers = self.ask(&gates);

@@ -1,29 +1,30 @@
-//! Counters and latencies of a program's disks and classes, for Prometheus and other readers of its text.
+//! Counters and latencies of a program's disks and classes, for Prometheus and other readers of its text format.
 //!
 //! # Why
-//! Explaining yesterday's slow hour requires figures recorded then. A monitoring system records them if it is given
-//! counters, and a user of Seastar's `io_queue` metrics should find them under the same names.
+//! Explaining yesterday's slow hour requires figures recorded then. A monitoring system records counters, and a user of
+//! Seastar's `io_queue` metrics should find them under the same names.
 //!
 //! # How it works
 //! [`Metrics::take`] asks all shards, as a client of the control socket does, and makes one [`ProgramMetrics`] of their
 //! answers: plain data, sums over shards. [`encode`] writes one or several as text (Prometheus text format 0.0.4,
-//! [`CONTENT_TYPE`]). A program serves that at `/metrics` with any HTTP server; if it serves a control socket it need
-//! not even do that: `plimsoll serve` asks it (request `metrics`).
+//! [`CONTENT_TYPE`]). A program serves that text at `/metrics` with any HTTP server; if it serves a control socket, it
+//! needs no HTTP server: `plimsoll serve` asks it (request `metrics`).
 //!
-//! Names: `PREFIX_io_queue_` and Seastar's word if the meaning is Seastar's, with the labels `class` and `stream` too.
+//! Names: `PREFIX_io_queue_` and Seastar's word if the meaning is Seastar's, also with the labels `class` and `stream`.
 //! All others follow Prometheus's rules: base units, `_total` for counters. Names that mean something else in Seastar
 //! are not used: `delay`, `flow_ratio`, `adjusted_consumption`.
 //!
 //! # Limits
-//! Sums over shards: there is no label `shard`. A program gives its disks no names, so their label is the number.
-//! Bounds of latencies are [`LATENCY_BOUNDS_NS`]. A fine histogram's bucket stops counting at 4 294 967 295 (see
-//! [`Histogram`](crate::core::Histogram)); from then on further durations count with the shortest full bucket, so
-//! medians may come out too short, high percentiles do not. OpenMetrics requires other names (its counters end in
-//! `_total`), so the content type states the format. Over the control socket, an answer has room for about 500 classes
-//! with both directions in wide use.
+//! Figures are sums over shards, without a label `shard`. Disks have no names, so their label is the number. Bounds of
+//! latencies are [`LATENCY_BOUNDS_NS`]. A fine histogram's bucket stops counting at 4 294 967 295 (see
+//! [`Histogram`](crate::core::Histogram)); further durations then count in the shortest full bucket, so medians may be
+//! too low, but high percentiles are not. OpenMetrics requires other names (its counters end in `_total`), so the
+//! content type states the format. Over the control socket, an answer has room for about 500 classes whose latencies
+//! spread widely in both directions.
 //!
 //! # Example
-//! The answer of any HTTP server to `GET /metrics`. Taking waits for shards, so it belongs on no shard's thread.
+//! The answer of any HTTP server to `GET /metrics`. [`Metrics::take`] waits for shards, so do not call it on a shard's
+//! thread.
 //! ```
 //! use plimsoll::backend::choose::BackendKind;
 //! use plimsoll::metrics::{CONTENT_TYPE, Metrics, encode};
@@ -75,14 +76,14 @@ impl Metrics {
         Metrics { looker: Mutex::new(look::Looker::new(topology)), program: program.to_owned() }
     }
 
-    /// Returns the counters as they are now. Waits at most 200 ms for all shards to answer. Shards that have not are
-    /// listed in [`ProgramMetrics::missing_shards`], and their part is that of their last answer, so that no counter
-    /// falls because a shard was busy. A result less than 10 ms old is returned again.
+    /// Returns the present counters. Waits at most 200 ms for all shards to answer. Shards that have not are listed in
+    /// [`ProgramMetrics::missing_shards`], and their figures are those of their last answer, so that no counter falls
+    /// because a shard was busy. A result that is younger than 10 ms is returned again.
     ///
-    /// Call it on a thread that is no shard: a shard that waits here cannot answer itself.
+    /// Do not call this on a shard's thread: a shard that waits here cannot answer.
     #[must_use]
     pub fn take(&self) -> ProgramMetrics {
-        // A panic elsewhere leaves at worst an older look.
+        // After a panic elsewhere the look is at worst an older one.
         let mut looker = self.looker.lock().unwrap_or_else(PoisonError::into_inner);
         let look = looker.look();
         of_program(&self.program, looker.topology(), &look)

@@ -1,12 +1,12 @@
 //! Prometheus's text format 0.0.4: families of samples, with labels and values escaped.
 //!
 //! # Why
-//! Seastar's counters are called `total_bytes`, not `bytes_total`. Exporters that know OpenMetrics add the missing
-//! suffix, and existing dashboards then find nothing. The format itself is five rules.
+//! Seastar's counters are called `total_bytes`, not `bytes_total`. Exporters for OpenMetrics add the missing suffix,
+//! and existing dashboards then find no data. The format itself has five rules.
 //!
 //! # How it works
-//! A family is named once, with its help and kind; its samples follow. A family without samples writes nothing. Names
-//! are the program's own words; label values may be anything.
+//! A family is named once, with its help and kind; its samples follow. A family without samples writes no text. Names
+//! are constants of the program; label values may be any text.
 //!
 //! # Limits
 //! Names are not checked: the caller uses only letters, digits and `_`, and begins no family twice.
@@ -69,8 +69,8 @@ impl Exposition {
         self.line("", labels, None, value);
     }
 
-    /// Writes a histogram of the present family: the number of values not above each bound (rising, in the family's
-    /// unit), the number of all, and their sum.
+    /// Writes a histogram of the present family: the number of values at or below each bound (ascending, in the
+    /// family's unit), the number of all values, and their sum.
     pub fn histogram(&mut self, labels: &[(&str, &str)], at_most: &[(f64, u64)], count: u64, sum: f64) {
         for (bound, below) in at_most {
             self.line("_bucket", labels, Some(&number(*bound)), *below as f64);
@@ -80,7 +80,7 @@ impl Exposition {
         self.line("_count", labels, None, count as f64);
     }
 
-    /// Returns the whole text.
+    /// Returns the text of the page.
     #[must_use]
     pub fn finish(self) -> String {
         self.text
@@ -123,7 +123,7 @@ fn push_escaped(text: &mut String, value: &str) {
     }
 }
 
-/// Formats a number: as Rust does, except for the infinities.
+/// Formats a number as Rust does, except for the infinities.
 fn number(value: f64) -> String {
     match value {
         f64::INFINITY => "+Inf".to_owned(),

@@ -1,8 +1,8 @@
-//! The ends of requests: done, cancelled, with the reactor, or because the backend broke down.
+//! The ends of requests: completed, cancelled, stopped with the reactor, or failed with a broken backend.
 //!
 //! # Why
-//! Every request gets an end, whatever happens here, and no memory goes back to its owner while the kernel may still
-//! write to it.
+//! Every request gets an end, even after a failure, and no memory returns to its owner while the kernel may still write
+//! to it.
 //!
 //! # How it works
 //! A request that ends leaves the table and goes to its owner: into `finished`, or to the shard that sent it. When the
@@ -10,15 +10,16 @@
 //! error. If a piece of the request is in the backend, the reactor keeps the memory until the backend has been dropped,
 //! which waits for its operations.
 //!
-//! A shard that stops ends its requests while their waiters still listen: pieces in the device with their own results, the
-//! rest with `EPIPE`. Beside other shards it then waits for what they do for it.
+//! A shard that stops ends its requests while their waiters still listen: pieces in the device end with their own
+//! results, the rest with `EPIPE`. Beside other shards it then waits for its requests in their queues.
 //!
 //! # Limits
 //! Requests that were sent to another shard's queue are answered by that shard.
 //!
 //! # Example
 //! A ring is closed from outside, and `wait` returns `EBADF`. Ten queued requests end with `EBADF` and their memory.
-//! Two in the ring end with `EBADF` and without memory. `submit` refuses more with [`RefusedReason::Broken`].
+//! Two requests in the ring end with `EBADF` and without memory. `submit` refuses further ones with
+//! [`RefusedReason::Broken`].
 //!
 //! [`RefusedReason::Broken`]: crate::RefusedReason::Broken
 
@@ -30,7 +31,7 @@ use super::{Pending, Place, Reactor};
 use crate::request::{Done, Request, RequestError};
 
 impl Reactor {
-    /// Removes a request from the table, and gives it to its owner, here or on another shard.
+    /// Removes a request from the table, and returns it to its owner, here or on another shard.
     pub(super) fn end(&mut self, key: usize, result: Result<u32, RequestError>, total_ns: u64) {
         if let Some(pending) = self.pending.try_remove(key) {
             self.hand_back(pending, result, total_ns);
@@ -60,7 +61,7 @@ impl Reactor {
         }
     }
 
-    /// Ends a request that was cancelled, with none of its pieces in the device.
+    /// Ends a cancelled request that has no piece in the device.
     pub(super) fn is_cancelled(&mut self, stopped: Stopped) {
         let Stopped { user_data, moved_bytes } = stopped;
         let failure = Failure { errno: libc::ECANCELED, moved_bytes };
@@ -71,14 +72,14 @@ impl Reactor {
         self.broken.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
     }
 
-    /// Checks an answer of the backend. At its first error, ends all requests.
+    /// Checks an answer of the backend. At the first error, ends all requests.
     pub(super) fn heed(&mut self, answer: io::Result<()>) -> io::Result<()> {
         if let Err(error) = &answer
             && self.broken.is_none()
         {
             let errno = error.raw_os_error().unwrap_or(libc::ESHUTDOWN);
             self.broken = Some(errno);
-            // Operations that have come back until now end with their own results.
+            // Operations that have already completed end with their own results.
             self.see_to(usize::MAX);
             self.end_all(errno);
         }
@@ -111,21 +112,21 @@ impl Reactor {
         }
     }
 
-    /// Ends every request in this shard's queues, and appends the ends of this shard's own to `done`. Pieces in the device
-    /// end as always; what is queued ends with `EPIPE`. Blocks until the device has given all pieces back.
+    /// Ends every request in this shard's queues, and appends the ends of this shard's own to `done`. Pieces in the
+    /// device end as always; queued requests end with `EPIPE`. Blocks until the device has completed all pieces.
     pub(crate) fn wind_down(&mut self, done: &mut Vec<Done>) {
         self.drain();
         self.end_all(libc::EPIPE);
         done.append(&mut self.finished);
     }
 
-    /// Waits for the answers to requests in other shards' queues, for as long as those shards read their mail, and appends
-    /// them to `done`. Nothing new begins here meanwhile.
+    /// Waits for the answers to requests in other shards' queues, for as long as those shards read their mail, and
+    /// appends the answers to `done`. No new request begins here meanwhile.
     pub(crate) fn await_others(&mut self, done: &mut Vec<Done>) {
         let broken = self.broken;
         self.broken = broken.or(Some(libc::EPIPE));
         while !self.pending.is_empty() {
-            // Before the mail is read: a shard answers before it closes its mailbox.
+            // Check before the mail is read: a shard answers before it closes its mailbox.
             let is_asked = self.is_any_asked_shard_open();
             self.read_mail();
             self.jobs.clear();
@@ -143,7 +144,8 @@ impl Reactor {
         self.pending.iter().any(|(_, pending)| self.topology.mailboxes().is_open(asked(pending)))
     }
 
-    /// Waits for every piece in the backend. If a wait fails, pieces stay there, and the backend's own drop waits.
+    /// Waits for every piece in the backend. If a wait fails, pieces stay there, and the drop of the backend waits for
+    /// them.
     fn drain(&mut self) {
         loop {
             for disk in 0..self.stalled.len() {
@@ -166,11 +168,11 @@ impl Reactor {
 
 impl Drop for Reactor {
     fn drop(&mut self) {
-        // Pieces give their device time back to the disk, which other shards continue to use.
+        // Return the pieces' device time to the disk, which other shards continue to use.
         self.drain();
         self.end_all(libc::EPIPE);
 
-        // First the number, then the mailbox: the next reactor of the shard must number its requests differently.
+        // First the number, then the mailbox: the next reactor of the shard must continue the numbers.
         self.topology.recorder().set_last_number(self.shard, self.number);
         self.topology.mailboxes().close(self.shard);
     }

@@ -18,11 +18,11 @@ pub(super) struct OpenFile {
 
 impl Reactor {
     /// Opens `file` on this shard unless it is open there, and returns its properties. If no shard has opened the file
-    /// before, may block. Reads and writes open their file themselves; opening it before keeps the first one fast, and
-    /// shows errors early.
+    /// before, may block. Reads and writes open their file themselves; an earlier open keeps the first one fast and
+    /// reports errors early.
     ///
     /// # Errors
-    /// The system's error, or [`RefusedReason::ForeignFile`] within an error of kind `InvalidInput`.
+    /// The system's error, or [`RefusedReason::ForeignFile`] in an error of kind `InvalidInput`.
     pub fn open(&mut self, file: &Arc<SharedFile>) -> io::Result<FileInfo> {
         Ok(self.file(file)?.1)
     }

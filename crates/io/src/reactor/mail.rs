@@ -5,9 +5,9 @@
 //! may be dropped, and replaced, while the request is on its way.
 //!
 //! # How it works
-//! A message names a request by its place in the sender's table and by its serial number, which is unique in that shard
-//! for all its reactors. Only the stand-in with that number accepts the answer. A late answer is dropped together with
-//! its memory, which has no other owner.
+//! A message names a request by its place in the sender's table and by its serial number, which is unique among all
+//! reactors of that shard. Only the stand-in with that number accepts the answer. A late answer is dropped together
+//! with its memory, which has no other owner.
 //!
 //! # Limits
 //! One thread: the reactor's.
@@ -25,7 +25,7 @@ use crate::request::{Done, Refused, Request, RequestError};
 impl Reactor {
     /// Handles the messages in the mailbox of this shard.
     pub(super) fn read_mail(&mut self) {
-        // At most as many as are there now: others may send as fast as this shard reads.
+        // At most the messages that wait now: other shards may send as fast as this one reads.
         for _ in 0..self.topology.mailboxes().waiting(self.shard) {
             let Some(message) = self.topology.mailboxes().receive(self.shard) else { return };
             match message {
@@ -56,7 +56,7 @@ impl Reactor {
         self.topology.mailboxes().send(to.shard, Message::Done { serial: to.serial, done });
     }
 
-    /// Ends a request that another shard has done, if its stand-in still exists.
+    /// Ends a request that another shard has carried out, if its stand-in still exists.
     fn remote_is_done(&mut self, serial: u64, done: Done) {
         let key = done.tag as usize;
         let is_asked = |stand_in: &super::Pending| matches!(stand_in.at, Place::Remote) && stand_in.number == serial;

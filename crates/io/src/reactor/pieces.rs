@@ -5,8 +5,8 @@
 //!
 //! # How it works
 //! The queue dispatches a piece, which gets an entry in the reactor's table and goes to the backend. If the backend has
-//! no room, the piece is stalled, and goes before any queued one. The result of a piece goes to the queue, which ends
-//! the request, waits for its other pieces, or continues a short transfer.
+//! no room, the piece is stalled, and is submitted before any queued one. The result of a piece goes to the queue,
+//! which ends the request, waits for its other pieces, or continues a short transfer.
 //!
 //! # Limits
 //! The memory of a piece is that of its request. It stays in the reactor's tables until the piece has been reaped.
@@ -21,24 +21,24 @@ use super::{Back, Pending, Piece, Place, Reactor, reason_of};
 use crate::backend::{FileId, Kind, Memory, OpResult, Operation, Submit, error_number};
 use crate::request::{RequestError, RequestKind, memory};
 
-/// Longest part of a discard. The parts go one after the other, each scheduled like a write without data, because a
-/// device works on a long discard for long. The same as RocksDB deletes at once (`bytes_max_delete_chunk`).
+/// Longest part of a discard. The parts follow one another, each scheduled like a write without data, because a long
+/// discard occupies the device for long. The value is that of RocksDB's `bytes_max_delete_chunk`.
 pub(super) const DISCARD_PART_BYTES: u64 = 64 << 20;
 
-/// Completions handled in a turn, before pieces that may go now are submitted. With all handled first, a disk that has
-/// finished many would idle for the whole turn.
+/// Most completions handled in a turn before pieces that may go now are submitted. If all were handled first, a disk
+/// with many completions would idle for the whole turn.
 pub(super) const REAP_MAX: usize = 8;
 
-/// Length of a turn above which all completions are handled: a shard that computes for long in each turn would
-/// otherwise get only [`REAP_MAX`] in that time. Eight requests of 4 KiB, at 3 us of CPU each, take half of it.
+/// Length of a turn above which all completions are handled. A shard that computes for long in each turn would
+/// otherwise handle only [`REAP_MAX`] per turn. Eight requests of 4 KiB, at 3 us of CPU each, take half of it.
 pub(super) const LONG_TURN_NS: u64 = 50_000;
 
-/// Pieces per flush. The kernel submits nothing to the disk before it has prepared the whole batch, so with short
+/// Pieces per flush. The kernel submits no piece to the disk before it has prepared the whole batch, so with short
 /// batches the disk starts while the next pieces are prepared.
 const FLUSH_EVERY: u32 = 8;
 
 impl Reactor {
-    /// Submits the stalled pieces of `disk`. If the backend has no room, tells the queue and returns `false`.
+    /// Submits the stalled pieces of `disk`. If the backend has no room, informs the queue and returns `false`.
     pub(super) fn send_stalled(&mut self, disk: usize) -> bool {
         while let Some(key) = self.stalled[disk].pop_front() {
             if !self.has_room(disk) || !self.send_piece(key, None) {
@@ -50,7 +50,8 @@ impl Reactor {
         true
     }
 
-    /// Returns whether the backend has a place for an operation of `disk`. Completions not handled yet keep theirs.
+    /// Returns whether the backend has a place for an operation of `disk`. Completions not handled yet keep their
+    /// places.
     fn has_room(&self, disk: usize) -> bool {
         self.places.has_room(disk, self.backend.in_flight() + self.reaped.len())
     }
@@ -92,7 +93,7 @@ impl Reactor {
 
     /// Adds a dispatched piece to the table. Returns its key, and the time of the dispatch if it is recorded.
     fn add_piece(&mut self, dispatch: Dispatch, disk: u16) -> (usize, Option<u64>) {
-        // The piece belongs to a request of the table; otherwise `send_piece` refuses it.
+        // If the piece belonged to no request of the table, `send_piece` would refuse it.
         let mut number = 0;
         if let Some(pending) = self.pending.get_mut(dispatch.user_data() as usize) {
             number = pending.pieces;
@@ -102,7 +103,8 @@ impl Reactor {
         (key, self.tracer.is_on().then(|| self.note_dispatched(key)))
     }
 
-    /// Submits a piece to the backend. Returns `false` if the backend has no room. `before_ns`: the time now, if known.
+    /// Submits a piece to the backend. Returns `false` if the backend has no room. `before_ns` is the present time, if
+    /// known.
     fn send_piece(&mut self, key: usize, before_ns: Option<u64>) -> bool {
         let request = self.pieces.get(key).map(|piece| piece.dispatch.user_data() as usize);
         let Some(pending) = request.and_then(|request| self.pending.get(request)) else {
@@ -129,14 +131,14 @@ impl Reactor {
             && end > info.len_bytes
             && !self.backend.file_len(file).is_ok_and(|len_bytes| end <= len_bytes)
         {
-            // The device would refuse only the last part, after all others have been discarded.
+            // The device would refuse only the last part, after it has discarded all others.
             self.refuse_piece(key, libc::EINVAL);
             return true;
         }
 
         if self.unflushed >= FLUSH_EVERY {
             self.unflushed = 0;
-            // The flush at the end of the turn returns an error again.
+            // The flush at the end of the turn returns the error again.
             let _ = self.backend.flush();
         }
 
@@ -169,7 +171,7 @@ impl Reactor {
         }
     }
 
-    /// Returns the operation of the piece under `key`, with the list of its buffers kept in the table.
+    /// Returns the operation of the piece under `key`. The table keeps the list of its buffers.
     fn operation(&mut self, key: usize, file: FileId) -> Operation {
         let piece = &mut self.pieces[key];
         let dispatch = &piece.dispatch;
@@ -190,11 +192,11 @@ impl Reactor {
             RequestKind::SetLen { len_bytes } => (Kind::SetLen { len_bytes }, Memory::None),
         };
 
-        // An offset too large saturates, and is refused; it must not wrap to 0.
+        // A too large offset saturates and is refused; it must not wrap to 0.
         Operation { key: key as u64, file, kind, offset: request.offset.saturating_add(u64::from(from)), memory }
     }
 
-    /// Collects the completions of the backend, unless enough for a turn wait already.
+    /// Collects the completions of the backend, unless enough for a turn are collected already.
     pub(super) fn look(&mut self) {
         self.now_ns = self.backend.now_ns();
         self.follow_trace();
@@ -211,7 +213,7 @@ impl Reactor {
         }
     }
 
-    /// Handles the `most` oldest completions.
+    /// Handles the oldest completions, at most `most`.
     pub(super) fn see_to(&mut self, most: usize) {
         for _ in 0..most {
             let Some(Back { completion, since_ns }) = self.reaped.pop_front() else { return };
@@ -219,7 +221,7 @@ impl Reactor {
         }
     }
 
-    /// Gives the result of the piece under `key`, which came back at `since_ns` or later, to its queue.
+    /// Passes the result of the piece under `key`, which completed at `since_ns` or later, to its queue.
     fn piece_is_back(&mut self, key: usize, result: OpResult, since_ns: u64) {
         let Some(piece) = self.pieces.try_remove(key) else {
             debug_assert!(self.broken.is_some(), "the backend completed piece {key}, which is not under way");
@@ -251,8 +253,8 @@ impl Reactor {
         }
     }
 
-    /// Queues the next part of a discard after one that took `part_ns`. Returns `false` if the request is no discard or
-    /// has no part left, so that the caller ends it. If the queue refuses the part, ends the request.
+    /// Queues the next part of a discard after one that took `part_ns`. Returns `false` if the request is not a discard
+    /// or has no part left: then the caller ends the request. If the queue refuses the part, ends the request.
     pub(super) fn discards_on(&mut self, key: usize, part_ns: u64) -> bool {
         let Some(pending) = self.pending.get_mut(key) else { return false };
         let RequestKind::Discard { len_bytes } = pending.request.kind else { return false };
@@ -305,7 +307,7 @@ fn discard_end(pending: &Pending) -> Option<u64> {
 }
 
 /// Returns the offset and the length of a discard's next part; parts end at multiples of [`DISCARD_PART_BYTES`] in the
-/// file. A range that no file can have is one part, to be refused before anything is discarded.
+/// file. A range that no file can have is one part, so that it is refused before any part is discarded.
 pub(super) fn discard_part(pending: &Pending) -> (u64, u64) {
     let RequestKind::Discard { len_bytes } = pending.request.kind else { return (0, 0) };
     let offset = pending.request.offset;
@@ -317,8 +319,8 @@ pub(super) fn discard_part(pending: &Pending) -> (u64, u64) {
     (from, (len_bytes - pending.discarded_bytes).min(until_cut_bytes))
 }
 
-/// Returns the outcome of a piece. A short transfer is continued unless it moved nothing or ended off the alignment:
-/// that is the end of the file.
+/// Returns the outcome of a piece. A short transfer is continued unless it moved nothing or ended off the alignment,
+/// which means the end of the file.
 fn outcome(dispatch: &Dispatch, result: OpResult, align_bytes: u32) -> Outcome {
     match result {
         Err(code) => Outcome::Failed(code),

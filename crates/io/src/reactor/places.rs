@@ -1,14 +1,14 @@
-//! The division of the backend's places among disks, so that a disk that hangs leaves some to the others.
+//! The division of the backend's places among disks, so that a hanging disk leaves places to the others.
 //!
 //! # Why
-//! A backend takes a limited number of operations, whatever disks they are for. A disk that hangs holds all of its own.
+//! A backend takes a limited number of operations for all disks together. A disk that hangs never returns its own.
 //!
 //! # How it works
-//! Half of the places are divided: each disk has a part that is kept free for it. Any disk may use the other half. So a
-//! disk alone at work has more than half of all places, and one that hangs never holds the last places of the others.
+//! Half of the places are divided: each disk has a reserved part. Any disk may use the other half. So a single busy
+//! disk can use more than half of all places, and a hanging disk never holds the reserved places of the others.
 //!
 //! # Limits
-//! With more disks than half the places, each disk has one place of its own; with more disks than places, none has.
+//! With more disks than half the places, each disk has one reserved place; with more disks than places, none has.
 //!
 //! # Example
 //! 256 places, 4 disks: 32 are kept for each. Disk 0 hangs with 256 - 3 x 32 = 160 operations; the others have 96.
@@ -25,7 +25,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Divides `capacity` places among the disks that are `mine`. A disk alone needs no division.
+    /// Divides `capacity` places among the disks that are `mine`. A single disk needs no division.
     pub(super) fn new(capacity: usize, mine: &[bool]) -> Places {
         let disks = mine.iter().filter(|is_mine| **is_mine).count().max(1);
         let own = match capacity / (2 * disks) {
@@ -41,8 +41,8 @@ impl Places {
         in_flight + kept_for_others < self.capacity
     }
 
-    /// Returns whether `disk` has no operation in the backend although there is room: no completion of its own will
-    /// make it retry.
+    /// Returns whether `disk` has no operation in the backend although there is room: no completion of its operations
+    /// will make it retry.
     pub(super) fn is_left_out(&self, disk: usize, in_flight: usize) -> bool {
         self.used[disk] == 0 && self.has_room(disk, in_flight)
     }
@@ -53,7 +53,7 @@ impl Places {
         self.used[disk] += 1;
     }
 
-    /// Counts an operation of `disk` that has come back.
+    /// Counts an operation of `disk` that has completed.
     pub(super) fn give_back(&mut self, disk: usize) {
         debug_assert!(self.used[disk] > 0, "disk {disk} has no operation in the backend");
         self.used[disk] = self.used[disk].saturating_sub(1);

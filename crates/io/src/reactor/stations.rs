@@ -39,7 +39,7 @@ impl Reactor {
         self.record(event);
     }
 
-    /// Records that no piece of the queue of `disk` may go, if the reason is new.
+    /// Records that no piece of the queue of `disk` may go, if the reason is a new one.
     pub(super) fn note_blocked(&mut self, disk: usize) {
         let Some(Some(queue)) = self.queues.get(disk) else { return };
         let (reason, wakeup_ns) = (queue.blocked_on(), queue.next_wakeup());
@@ -104,7 +104,7 @@ impl Reactor {
         }
     }
 
-    /// Records that `piece` goes back to its queue.
+    /// Records that `piece` returns to its queue.
     pub(super) fn note_reaped(&mut self, piece: &Piece, result: OpResult) {
         let time_ns = self.backend.now_ns();
         let Some(pending) = self.pending.get(piece.dispatch.user_data() as usize) else { return };
@@ -134,7 +134,7 @@ impl Reactor {
         }
     }
 
-    /// Records that the ended requests are handed out.
+    /// Records that the owner gets the ended requests.
     pub(super) fn note_callbacks(&mut self) {
         let now_ns = match self.tracer.on() {
             Some(on) if on.has_any_ended() => self.backend.now_ns(),
@@ -186,7 +186,7 @@ fn of_piece(piece: &Piece, pending: &Pending, kind: EventKind, time_ns: u64) -> 
     Event { offset_bytes, len_bytes, piece: piece.number, ..event }
 }
 
-/// Returns an event of a piece with the bytes moved, and the error number.
+/// Returns the event of a piece's result, with the bytes moved, and the error number.
 fn of_end(piece: &Piece, pending: &Pending, kind: EventKind, time_ns: u64, result: OpResult) -> (Event, u32) {
     let event = of_piece(piece, pending, kind, time_ns);
     let (len_bytes, errno) = match result {
@@ -197,7 +197,7 @@ fn of_end(piece: &Piece, pending: &Pending, kind: EventKind, time_ns: u64, resul
     (Event { len_bytes, ..event }, errno)
 }
 
-/// Returns the bytes moved and the error number. A request that is no transfer has "moved" all of its length.
+/// Returns the bytes moved and the error number. A request that is not a transfer has "moved" all of its length.
 fn bytes_and_errno(result: OpResult, kind: RequestKind) -> (u32, u32) {
     match result {
         Ok(moved) if kind.op().is_transfer() => (moved, 0),

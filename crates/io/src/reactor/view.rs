@@ -1,11 +1,11 @@
 //! A view of a reactor on which futures run: all methods but those for requests and turns.
 //!
 //! # Why
-//! The futures of a shard own the tags of its requests. A caller that submitted or reaped beside them would take their
-//! completions, or give them its own.
+//! The futures of a shard own the tags of its requests. If a caller submitted or reaped beside them, it would take
+//! their completions, or they its own.
 //!
 //! # How it works
-//! A borrow of the reactor with the methods that neither begin nor end a request.
+//! A view borrows the reactor and has the methods that neither begin nor end a request.
 //!
 //! # Limits
 //! The reactor is borrowed as long as the view lives: do not hold it across an `await`.

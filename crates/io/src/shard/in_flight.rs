@@ -31,9 +31,10 @@ impl Future for InFlight<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        // The clone and the drop of a waker execute its owner's code, which may drop another future of this shard: so
-        // both happen while the table is not borrowed.
+        // The clone and the drop of a waker run its owner's code, which may drop another future of this shard, so both
+        // happen while the table is not borrowed.
         let waker = context.waker().clone();
+
         let mut operations = this.shard.0.operations.borrow_mut();
         match &mut this.state {
             State::New(request) => {
@@ -79,7 +80,8 @@ impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         let State::Sent { key, ticket } = &self.state else { return };
         let mut operations = self.shard.0.operations.borrow_mut();
-        // A waker that is dropped here may drop other futures of this shard: not while the table is borrowed.
+        // A waker that is dropped here may drop other futures of this shard, so drop it while the table is not
+        // borrowed.
         match operations.get_mut(*key) {
             Some(slot @ Operation::Waiting(_)) => {
                 let waiting = std::mem::replace(slot, Operation::Abandoned);

@@ -11,12 +11,12 @@ use super::Shard;
 #[derive(Default)]
 pub(super) struct Timers {
     serial: u64,
-    /// By time, then in the order in which they were set.
+    /// Sorted by time, then by the order in which the timers were set.
     wakers: BTreeMap<(u64, u64), Waker>,
 }
 
 impl Timers {
-    /// Returns the time of the first one.
+    /// Returns the time of the first timer.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.wakers.keys().next().map(|(at_ns, _)| *at_ns)
     }

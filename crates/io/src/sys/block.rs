@@ -1,17 +1,17 @@
-//! Block devices that a program uses raw: finding their other users, and excluding them.
+//! Raw block devices: finds their other users, and excludes them.
 //!
 //! # Why
-//! Writing to a device that is mounted, or part of an array, destroys its contents; so does mounting a device while it
-//! is being measured.
+//! A write to a device that is mounted, or part of an array, destroys its contents; so does mounting a device during a
+//! measurement.
 //!
 //! # How it works
-//! [`uses`] looks for mounts, swap and holders (arrays, LVM, caches) of the device and of its partitions, so that an
-//! error can name them with a remedy. [`claim`] then opens it with `O_EXCL`: for block devices that is the kernel's own
-//! claim, which `mount`, `mdadm`, `swapon` and LVM take as well. It fails while they hold it, and they fail while we
-//! do. It covers the whole disk and its partitions. Opening the device without `O_EXCL` still works.
+//! [`uses`] finds mounts, swap and holders (arrays, LVM, caches) of the device and of its partitions, so that an error
+//! can name them with a remedy. [`claim`] then opens it with `O_EXCL`: for block devices that is the kernel's own
+//! claim, which `mount`, `mdadm`, `swapon` and LVM take as well. [`claim`] fails while they hold it, and they fail
+//! while we do. The claim covers the whole disk and its partitions. Opening the device without `O_EXCL` still works.
 //!
 //! # Limits
-//! The claim is the authority: mounts in other containers are not listed, but hold their claim. Programs that open the
+//! Only the claim is complete: mounts in other containers are not listed, but hold their claim. Programs that open the
 //! device without `O_EXCL` (`dd`) are not excluded.
 //!
 //! # Example
@@ -22,7 +22,7 @@
 //!     println!("{found}"); // nvme1n1p1 is mounted on /data: unmount it first (`umount /data`)
 //! }
 //! let claim = block::claim(Path::new("/dev/nvme1n1"))?;
-//! // Nobody can mount it until `claim` is dropped.
+//! // The device cannot be mounted until `claim` is dropped.
 //! drop(claim);
 //! # Ok::<(), std::io::Error>(())
 //! ```
@@ -35,30 +35,30 @@ use std::path::Path;
 
 use super::{mounts, sysfs};
 
-/// A use of a block device. As text it names the user and the remedy.
+/// A use of a block device. Its text names the user and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// A file system on it is mounted.
+    /// A file system on the device is mounted.
     Mounted {
         /// The device or partition: `nvme0n1p1`.
         device: String,
         /// Its mount point.
         mountpoint: String,
     },
-    /// The system swaps to it.
+    /// The system swaps to the device.
     Swap {
         /// The device or partition.
         device: String,
-        /// Its path, as `swapoff` takes it.
+        /// The path for `swapoff`.
         path: String,
     },
-    /// It is part of another device.
+    /// The device is part of another device.
     Held {
         /// The device or partition.
         device: String,
         /// The device made of it: `md0`, `dm-3`.
         holder: String,
-        /// The holder's name in device mapper, if it is one of its devices.
+        /// The holder's name in device mapper, if it has one.
         dm_name: Option<String>,
     },
 }
@@ -144,7 +144,7 @@ fn read_swaps(proc_root: &Path) -> io::Result<Vec<String>> {
 ///
 /// # Errors
 /// `InvalidInput` if it is not a block device, `ResourceBusy` if it or one of its partitions is claimed ([`uses`] may
-/// know by whom), or the system's error; each with the path and a remedy.
+/// find the holder), or the system's error; each with the path and a remedy.
 pub fn claim(path: &Path) -> io::Result<File> {
     let failed = |error: &io::Error, remedy: &str| {
         io::Error::new(error.kind(), format!("cannot claim {}: {error}{remedy}", path.display()))

@@ -1,11 +1,11 @@
-//! The one clock of the real backends.
+//! The clock of the real backends.
 //!
 //! # Why
 //! Time is an argument everywhere else (a simulated shard runs on virtual time), so the real clock is read in one place
 //! only.
 //!
 //! # How it works
-//! `CLOCK_MONOTONIC`, which usual machines read in user space without a system call.
+//! Reads `CLOCK_MONOTONIC`, on most machines in user space without a system call.
 //!
 //! # Limits
 //! The zero point is arbitrary (roughly the boot), and the clock stops while the machine is suspended.

@@ -1,15 +1,14 @@
 //! The device that holds a path.
 //!
 //! # Why
-//! Disks are described by directories on them. Two directories are on one disk if their device numbers are the same,
-//! whatever their names.
+//! Disks are described by directories on them. Two directories are on one disk if their device numbers are the same.
 //!
 //! # How it works
-//! Uses `stat`: the device that holds the path, or if the path is a device node, the device itself.
+//! Uses `stat`. A path's device is the one that holds it, or if the path is a device node, the device itself.
 //!
 //! # Limits
-//! One file system is one device: two partitions of a disk are two, and so are the subvolumes of btrfs. The call may
-//! block on the file system.
+//! Each file system has its own device: two partitions of a disk have different ones, and so have two subvolumes of
+//! btrfs. The call may block on the file system.
 //!
 //! # Example
 //! ```
@@ -23,7 +22,8 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Returns the number of the device that holds `path`, its own if it is a device node; `None` if nothing is there.
+/// Returns the number of the device that holds `path`, its own if it is a device node; `None` if the path does not
+/// exist.
 #[must_use]
 pub fn device_of(path: &Path) -> Option<u64> {
     stat(path).ok()
@@ -38,7 +38,7 @@ fn stat(path: &Path) -> io::Result<u64> {
 /// Returns the device as [`device_of`]; for a path that does not exist yet, that of the directory that would hold it.
 ///
 /// # Errors
-/// The system's error if neither is there, or it may not be looked at.
+/// The system's error if neither exists, or access is denied.
 pub fn device_for(path: &Path) -> io::Result<u64> {
     stat(path).or_else(|error| match path.parent() {
         None => Err(error),

@@ -1,8 +1,8 @@
 //! The kernel's counters of each block device, from `/proc/diskstats`.
 //!
 //! # Why
-//! The kernel counts the requests that really reached a device, from all programs. Two readings give the rates, mean
-//! latencies and concurrency of any program, and the part of the traffic that was not ours.
+//! The kernel counts the requests that reached a device, from all programs. Two readings give rates, mean latencies and
+//! concurrency, and the part of the traffic that was not ours.
 //!
 //! # How it works
 //! A line is `major minor name` and counters that only grow (except [`Counters::in_flight`]). Kernel 2.6 has 11 of
@@ -10,16 +10,16 @@
 //! lacks is `None`, not 0. Counters that later kernels append are ignored.
 //!
 //! [`Counters::since`] subtracts two readings. Numbers of requests and sectors are machine words, so they wrap at 2^32
-//! on a 32-bit kernel; every kernel prints times with 32 bits, so they wrap after 49.7 days of (added up) time. A value
-//! that falls has wrapped if the distance modulo 2^32 is below 2^31; otherwise the device was replaced or reset, and
-//! there is no difference.
+//! on a 32-bit kernel; every kernel prints times with 32 bits, so they wrap after 49.7 days of total time. A value that
+//! falls has wrapped if the distance modulo 2^32 is below 2^31; otherwise the device was replaced or reset, and there
+//! is no difference.
 //!
 //! Source: `Documentation/admin-guide/iostats.rst` and `diskstats_show` in `block/genhd.c` of Linux.
 //!
 //! # Limits
 //! * A request counts when it completes, even if it is refused or fails.
 //! * [`Counters::busy_ms`] is the time with any request in flight. For a device that serves many at a time it does not
-//!   show how much more it can do. From 5.0 on it is sampled in timer ticks, and too high for short requests.
+//!   show the remaining capacity. Since 5.0 it is sampled in timer ticks, and too high for short requests.
 //! * [`Counters::in_flight`] and the times are wrong for some drivers of some kernels. Paths of a multipath device
 //!   count separately; some kernels leave the device on top at 0.
 //! * A flush and its data may both count (`flush_ms` overlaps `write_ms`).
@@ -38,7 +38,7 @@
 use std::path::Path;
 use std::{fmt, io};
 
-/// A sector of these counters, in bytes, whatever the device's blocks are.
+/// A sector of these counters, in bytes, for devices with any block size.
 pub const SECTOR_BYTES: u64 = 512;
 
 /// Modulus of 32-bit counters.
@@ -59,21 +59,21 @@ pub struct DiskStats {
 
 /// Counts since the device appeared, or ([`Counters::since`]) between two readings.
 ///
-/// `None` if the kernel does not count it. Unless stated otherwise, every kernel since 2.6 counts it for disks, and
-/// since 2.6.25 for partitions.
+/// A field is `None` if the kernel does not count it. Unless stated otherwise, every kernel since 2.6 counts it for
+/// disks, and since 2.6.25 for partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Reads completed. For partitions before 2.6.25: issued.
     pub reads: u64,
-    /// Reads that were merged into a neighbour before they were issued.
+    /// Reads that were merged with an adjacent one before they were issued.
     pub read_merges: Option<u64>,
     /// Sectors of 512 bytes read.
     pub read_sectors: u64,
-    /// Total time of the completed reads in milliseconds, with the wait in the kernel's queue.
+    /// Total time of the completed reads in milliseconds, including the wait in the kernel's queue.
     pub read_ms: Option<u64>,
     /// Writes completed.
     pub writes: u64,
-    /// Writes that were merged into a neighbour before they were issued.
+    /// Writes that were merged with an adjacent one before they were issued.
     pub write_merges: Option<u64>,
     /// Sectors of 512 bytes written.
     pub write_sectors: u64,
@@ -83,8 +83,8 @@ pub struct Counters {
     pub in_flight: Option<u64>,
     /// Time with at least one request under way, in milliseconds.
     pub busy_ms: Option<u64>,
-    /// Total time of all requests under way in milliseconds: grows by `in_flight` milliseconds each millisecond. Over
-    /// an interval, divided by its length, it is the mean concurrency.
+    /// Total time of all requests under way in milliseconds: it grows by `in_flight` milliseconds each millisecond. Its
+    /// difference over an interval, divided by the interval, is the mean concurrency.
     pub weighted_ms: Option<u64>,
     /// Discards (TRIM) completed. Since 4.18.
     pub discards: Option<u64>,
@@ -102,8 +102,8 @@ pub struct Counters {
 
 impl Counters {
     /// Returns the difference between `self` and `earlier`, a reading of the same device. `in_flight` is that of
-    /// `self`. Returns `None` if the numbers of requests or sectors show that the device was replaced or reset; a time
-    /// or a count of merges that cannot be subtracted is `None` by itself.
+    /// `self`. Returns `None` if the numbers of requests or sectors show that the device was replaced or reset; only a
+    /// time or a count of merges that cannot be subtracted is `None` itself.
     #[must_use]
     pub fn since(&self, earlier: &Counters) -> Option<Counters> {
         let optional = |later: Option<u64>, earlier: Option<u64>| difference(later?, earlier?);
@@ -191,9 +191,9 @@ fn difference(later: u64, earlier: u64) -> Option<u64> {
 /// A malformed line of `/proc/diskstats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// Its number, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// The fault in it.
+    /// The fault.
     pub reason: String,
 }
 
@@ -234,7 +234,7 @@ fn parse_line(line: &str) -> Result<DiskStats, String> {
 /// Reads all devices. `proc_root` is `/proc`.
 ///
 /// # Errors
-/// The system's error, or `InvalidData` with the line that is not understood; both with the path.
+/// The system's error, or `InvalidData` with the malformed line; both with the path.
 pub fn read(proc_root: &Path) -> io::Result<Vec<DiskStats>> {
     let path = proc_root.join("diskstats");
     let text = std::fs::read_to_string(&path)

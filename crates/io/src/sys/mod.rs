@@ -1,11 +1,11 @@
-//! All questions to the operating system: the clock, processors, CPU time, space, and block devices.
+//! Readers of the operating system's state: the clock, processors, CPU time, space, and block devices.
 //!
 //! # Why
-//! The rest of the library stays free of system calls and of platform details; tools reuse these readers.
+//! Platform details stay in one place, and tools reuse the readers.
 //!
 //! # How it works
-//! One small module per question. Functions that read a kernel file tree take its root as a parameter, so that tests
-//! read a tree that they have made.
+//! One small module per subject. Functions that read a kernel file tree take its root as a parameter, so that tests can
+//! pass their own tree.
 //!
 //! # Limits
 //! Linux only.

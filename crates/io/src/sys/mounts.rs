@@ -1,7 +1,7 @@
 //! The mounts, from `/proc/self/mountinfo`.
 //!
 //! # Why
-//! io-properties name a mount point, and a mounted device must not be written to.
+//! io-properties files name disks by mount point, and a mounted device must not be written to.
 //!
 //! # How it works
 //! One line per mount, in the order of mounting (`proc(5)`): device number, mount point, options, and after ` - ` the
@@ -52,18 +52,18 @@ pub fn read(proc_root: &Path) -> io::Result<Vec<Mount>> {
     Ok(parse(&text))
 }
 
-/// Parses a text like `/proc/self/mountinfo`. Skips lines that are no mounts.
+/// Parses a text like `/proc/self/mountinfo`. Skips lines that are not mounts.
 #[must_use]
 pub fn parse(text: &str) -> Vec<Mount> {
     text.lines().filter_map(parse_line).collect()
 }
 
-/// Returns the mount that holds `path` (absolute, links followed): the deepest one; of several at the same place the
+/// Returns the mount that holds `path` (absolute, links followed): the deepest one, or of several at the same place the
 /// last, which hides the others.
 #[must_use]
 pub fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let candidates = mounts.iter().filter(|mount| path.starts_with(&mount.mountpoint));
-    // Of equal ones `max_by_key` returns the last.
+    // Of equal keys `max_by_key` returns the last.
     candidates.max_by_key(|mount| Path::new(&mount.mountpoint).components().count())
 }
 

@@ -1,7 +1,7 @@
-//! The processors that a thread may use, and pinning a thread to one of them.
+//! Reads the processors that a thread may use, and pins a thread to one of them.
 //!
 //! # Why
-//! A shard is a thread that stays on its processor; measurements are steadier that way as well.
+//! A shard is a thread that stays on its processor; measurements on one processor vary less, too.
 //!
 //! # How it works
 //! Calls `sched_getaffinity` and `sched_setaffinity` on the calling thread. The allowed list respects containers and
@@ -46,9 +46,9 @@ pub(crate) fn allowed_cpus_by_node() -> io::Result<BTreeMap<u16, Vec<usize>>> {
     Ok(by_node)
 }
 
-/// Puts those processors of each node in front that take the interrupts of disks: a shard there is woken by the interrupt
-/// itself, not by a message from another processor. (A disk with a queue per processor interrupts them all: then none
-/// comes first.)
+/// Sorts the processors of each node, those that take the interrupts of disks first: there the interrupt itself wakes a
+/// shard, not a message from another processor. (A disk with a queue per processor interrupts them all, so the order
+/// stays.)
 pub(crate) fn put_interrupted_first(by_node: &mut BTreeMap<u16, Vec<usize>>) {
     let interrupted = super::sysfs::cpus_of_disk_interrupts(Path::new("/sys"), Path::new("/proc/irq"));
     for cpus in by_node.values_mut() {
@@ -59,7 +59,8 @@ pub(crate) fn put_interrupted_first(by_node: &mut BTreeMap<u16, Vec<usize>>) {
 /// Pins the calling thread to `cpu`.
 ///
 /// # Errors
-/// `InvalidInput` if there is no such processor or this thread may not use it; the message lists the allowed ones.
+/// `InvalidInput` if there is no such processor or this thread may not use it; the message lists the allowed
+/// processors.
 pub fn pin_current_thread(cpu: usize) -> io::Result<()> {
     let allowed = allowed_cpus()?;
     if !allowed.contains(&cpu) {
@@ -71,7 +72,7 @@ pub fn pin_current_thread(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Restricts the calling thread, and those that it starts, to `cpus`. Call it in Tokio's `on_thread_start` with the
+/// Restricts the calling thread, and those that it starts, to `cpus`. Call this in Tokio's `on_thread_start` with the
 /// CPUs that the shards leave free ([`Runtime::other_cpus`](crate::Runtime::other_cpus)).
 ///
 /// # Errors
@@ -88,8 +89,8 @@ pub fn restrict_current_thread(cpus: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Makes timers of the calling thread fire on time: otherwise the kernel delays them by up to 50 us so that wake-ups
-/// coincide, longer than a fast disk takes for a request.
+/// Makes timers of the calling thread fire on time. Otherwise the kernel delays them by up to 50 us so that wake-ups
+/// coincide, which is longer than a fast disk takes for a request.
 ///
 /// # Errors
 /// The system's error.

@@ -1,13 +1,13 @@
-//! CPU time of the process and of the calling thread, the number of the thread's sleeps, how long it waited for a CPU, and
-//! the disk I/O of children.
+//! CPU time of the process and of the calling thread, the thread's sleeps and its waits for a CPU, and the disk I/O of
+//! children.
 //!
 //! # Why
-//! The cost of an I/O path is its CPU time per operation. A sleeping shard must use none, which a test can check only
-//! with this. A call that must not block is caught by the context switches that it causes.
+//! The cost of an I/O path is its CPU time per operation. A sleeping shard must use none, which a test checks by this.
+//! A call that must not block, but does, causes context switches.
 //!
 //! # How it works
-//! The kernel's CPU-time clocks, user and system time together, in nanoseconds. Context switches are those that
-//! `getrusage(2)` counts for one thread.
+//! CPU times are read from the kernel's clocks, user and system time together, in nanoseconds. Context switches are
+//! those that `getrusage(2)` counts for one thread.
 //!
 //! # Limits
 //! Work of the kernel's own threads on our behalf is not seen (except io_uring workers, which count as ours). A sandbox
@@ -50,7 +50,7 @@ pub fn process_cpu_s() -> f64 {
     process_cpu_ns() as f64 / 1e9
 }
 
-/// Returns how often the calling thread has voluntarily given up its processor so far, that is, slept.
+/// Returns how often the calling thread has given up its processor voluntarily, by sleeping.
 ///
 /// # Errors
 /// If the kernel has no `RUSAGE_THREAD` (older than Linux 2.6.26), or a sandbox forbids `getrusage`.
@@ -58,8 +58,8 @@ pub fn thread_voluntary_switches() -> io::Result<u64> {
     Ok(u64::try_from(usage(libc::RUSAGE_THREAD)?.ru_nvcsw).unwrap_or(0))
 }
 
-/// Returns the bytes that ended child processes have read from and written to disks, with those of the processes that
-/// they had waited for. The kernel counts 512 bytes at a time.
+/// Returns the bytes that ended child processes have read from and written to disks, including those of processes for
+/// which they had waited. The kernel counts in units of 512 bytes.
 ///
 /// # Errors
 /// If a sandbox forbids `getrusage`.
@@ -80,46 +80,46 @@ fn usage(of: libc::c_int) -> io::Result<libc::rusage> {
     Ok(unsafe { usage.assume_init() })
 }
 
-/// Least time between two looks of a thread at how long it has waited for a CPU, and the shortest sleep or call after
-/// which it looks: a look takes some microseconds.
+/// Shortest time between two readings of a thread's wait for a CPU, and the shortest sleep or call after which it is
+/// read. A reading takes some microseconds.
 pub(crate) const RUN_DELAY_LOOK_NS: u64 = 500_000;
 
-/// How long one thread has waited for a CPU, as of its last look.
+/// A thread's total wait for a CPU, as of its last reading.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunDelay {
     looked_ns: u64,
-    /// Since the thread began; `None` before the first look, and where the kernel does not say.
+    /// Wait since the thread began; `None` before the first reading, and if the kernel does not report it.
     waited_ns: Option<u64>,
 }
 
 impl RunDelay {
-    /// Of a thread that has not looked.
+    /// The value of a thread without a reading.
     pub(crate) const NEVER: RunDelay = RunDelay { looked_ns: 0, waited_ns: None };
 
-    /// Returns that of a thread that has not looked; `None` where the kernel does not say.
+    /// Returns [`RunDelay::NEVER`], or `None` if the kernel does not report waits.
     pub(crate) fn if_known() -> Option<RunDelay> {
         thread_run_delay_ns().ok().map(|_| RunDelay::NEVER)
     }
 
-    /// Returns the time of the last look, in nanoseconds; 0 before the first.
+    /// Returns the time of the last reading, in nanoseconds; 0 before the first.
     pub(crate) fn looked_ns(&self) -> u64 {
         self.looked_ns
     }
 
-    /// Looks again if the last look is old. Call this before what [`RunDelay::look`] is to measure.
+    /// Reads the wait again if the last reading is old. Call this before the interval that [`RunDelay::look`] measures.
     pub(crate) fn refresh(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.looked_ns) >= RUN_DELAY_LOOK_NS {
             self.look(now_ns);
         }
     }
 
-    /// Returns for how long the calling thread has waited for a CPU since the last look; 0 where that is not known.
+    /// Returns for how long the calling thread has waited for a CPU since the last reading; 0 if that is unknown.
     pub(crate) fn look(&mut self, now_ns: u64) -> u64 {
-        // It may fail now and then: the program may have no descriptor left.
+        // A single reading may fail: the program may have no descriptor left.
         self.note(now_ns, thread_run_delay_ns().ok())
     }
 
-    /// Takes what a look has found, and returns what was added since the last one.
+    /// Stores the reading `found_ns`, and returns the wait added since the last one.
     pub(crate) fn note(&mut self, now_ns: u64, found_ns: Option<u64>) -> u64 {
         self.looked_ns = now_ns;
         let before_ns = self.waited_ns;
@@ -129,7 +129,7 @@ impl RunDelay {
 }
 
 /// Returns for how long the calling thread, since it began, was ready to run and had no CPU, in nanoseconds
-/// (`/proc/thread-self/schedstat`). The file is not kept open: a library in another's program owns no descriptors.
+/// (`/proc/thread-self/schedstat`). Does not keep the file open: a preloaded library must hold no descriptors.
 ///
 /// # Errors
 /// If there is no /proc, or the kernel does not count (`CONFIG_SCHED_INFO`).
@@ -138,14 +138,15 @@ fn thread_run_delay_ns() -> io::Result<u64> {
     let mut text = [0; 64];
     let read = rustix::io::read(&file, &mut text);
     // SAFETY: this library alone has the descriptor (a program that closes numbers at random may close it before), and
-    // gives it up here. Dropping it would call libc's close, at which another thread of the program may cancel this one.
+    // gives it up here. Dropping it would call libc's close, at which another thread of the program may cancel this
+    // one.
     unsafe { rustix::io::close(file.into_raw_fd()) };
     let len = read?;
     let second = std::str::from_utf8(&text[..len]).ok().and_then(|text| text.split_ascii_whitespace().nth(1));
     Ok(second.and_then(|figure| figure.parse().ok()).ok_or(io::ErrorKind::InvalidData)?)
 }
 
-/// Returns whether a seccomp filter judges the system calls of the calling thread, or forbids to ask.
+/// Returns whether a seccomp filter checks the system calls of the calling thread, or forbids this query.
 pub(crate) fn thread_has_seccomp_filter() -> bool {
     // SAFETY: the call touches no memory.
     unsafe { libc::prctl(libc::PR_GET_SECCOMP) != 0 }
@@ -176,7 +177,7 @@ mod tests {
             let added_ns = delay.note(at_ns, found_ns);
             (added_ns, delay.looked_ns())
         });
-        // The first has nothing before it, the third has failed.
+        // The first reading has none before it, the third has failed.
         assert_eq!(looks, [(0, 1), (50, 2), (0, 3), (40, 4)]);
     }
 

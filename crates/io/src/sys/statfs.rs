@@ -1,10 +1,10 @@
-//! File systems: their kind and their free space.
+//! Kind and free space of file systems.
 //!
 //! # Why
 //! A measurement must not fill the disk, and an error about direct I/O must name the file system.
 //!
 //! # How it works
-//! Uses `statfs`. The kind is a number (`statfs(2)` lists them); the usual ones get names here.
+//! Uses `statfs`. The kind is a number (`statfs(2)` lists them); a table here names the usual ones.
 //!
 //! # Limits
 //! ext2, ext3 and ext4 share one number. An unknown kind is shown as its number in hexadecimal.
@@ -29,7 +29,7 @@ pub struct FileSystem {
     pub available_bytes: u64,
     /// Its size in bytes.
     pub total_bytes: u64,
-    /// Allocation block in bytes; 0 if it does not report one.
+    /// Allocation block in bytes; 0 if the file system does not report one.
     pub block_bytes: u64,
 }
 

@@ -1,30 +1,29 @@
-//! Behaviour of asynchronous direct I/O on a file system: whether submitting blocks, and the cost of a flush and a
-//! discard.
+//! Probes of direct I/O on a file system: whether a submission blocks, and the cost of a flush and a discard.
 //!
 //! # Why
-//! A shard hands its writes to the kernel and continues with other work. Some file systems make it wait inside that
-//! call instead: for the journal, for a lock that another write holds, or for the disk itself. Then the whole shard
-//! stands still, and no scheduler can help. Whether this happens depends on the file system, its options and the kind
-//! of write (appending, overwriting, first touch of reserved space), so it is measured on the spot.
+//! A shard submits its writes to the kernel and continues with other work. Some file systems block in that call
+//! instead: on the journal, on a lock that another write holds, or on the disk itself. Then the whole shard stops, and
+//! no scheduler can help. Whether this happens depends on the file system, its options and the kind of write
+//! (appending, overwriting, first touch of reserved space), so it must be measured on the machine itself.
 //!
 //! # How it works
 //! [`probe_submissions`] makes a new scratch file for every kind of write and writes single blocks through Linux AIO,
 //! one `io_submit` each. Around that call alone it measures the time and counts the thread's sleeps (`ru_nvcsw` of
 //! `getrusage`). A call that never blocks causes no context switch; [`BLOCKING_SWITCHES`] or more per write mean that
-//! it does. The measure and its threshold are those of fsqual, the file system test that came with Seastar. A few more
-//! writes, with `RWF_NOWAIT`, show how often the kernel itself reports that it would have to block. [`probe_flush`]
-//! overwrites a block and times the `fdatasync` after it; [`probe_discard`] punches holes into a file, and
-//! [`probe_discard_device`] discards a range of a block device. [`probe_reads`] measures the CPU time of a read by
-//! io_uring, Linux AIO and `pread`.
+//! the call blocks. The measure and its threshold are those of fsqual, the file system test of Seastar. Further writes,
+//! with `RWF_NOWAIT`, show how often the kernel itself reports that it would block. [`probe_flush`] overwrites a block
+//! and times the `fdatasync` after it; [`probe_discard`] punches holes into a file, and [`probe_discard_device`]
+//! discards a range of a block device. [`probe_reads`] measures the CPU time of a read by io_uring, Linux AIO and
+//! `pread`.
 //!
-//! Scratch files are created exclusively, and unlinked before the first byte is written: nothing is left behind even if
-//! the process is killed. Every probe stops by time or by count, whichever comes first.
+//! Scratch files are created exclusively, and unlinked before the first byte is written, so that no data is left even
+//! if the process is killed. Every probe is bounded by time and by count.
 //!
 //! # Limits
-//! An operation that the disk never answers cannot be taken back: the probe waits for it. With few operations (a slow
+//! An operation that the disk never answers cannot be cancelled: the probe waits for it. With few operations (a slow
 //! disk) the figures are coarse: one switch in five operations is 0.2. Effects that appear only on a full or aged file
-//! system are not seen. A file system answers a punched hole before it tells the disk; only a block device shows the
-//! disk's own figures.
+//! system are not measured. A file system completes a punched hole before the disk's discard; only a block device shows
+//! the disk's own figures.
 //!
 //! # Example
 //! ```no_run
@@ -36,7 +35,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //! 500 appending writes, one at a time, slept 398 times inside `io_submit`: 0.796 switches each, so appending blocks;
-//! reserve the space ahead. 500 overwriting writes slept once: 0.002, so overwriting does not block.
+//! allocate the space ahead. 500 overwriting writes slept once: 0.002, so overwriting does not block.
 
 mod read;
 mod scratch;
@@ -58,8 +57,8 @@ pub use read::{READ_FILE_BYTES, READS_AT_A_TIME, ReadCost, ReadPath, probe_reads
 use scratch::{PIECE_BYTES, Scratch};
 pub use space::{DiscardCost, probe_discard, probe_discard_device, probe_flush};
 
-/// Context switches per write from which on submitting counts as blocking (the threshold of fsqual, and of iotune's own
-/// check).
+/// Fewest context switches per write at which submission counts as blocking. The threshold is that of fsqual, and of
+/// iotune's own check.
 pub const BLOCKING_SWITCHES: f64 = 0.1;
 
 /// Concurrent writes of [`SubmissionKind::AppendConcurrent`] (as fsqual).
@@ -71,12 +70,12 @@ const NOWAIT_OPERATIONS: u32 = 100;
 /// Most operations of one probe.
 const OPERATIONS_MAX: u32 = 100_000;
 
-/// Bounds of a probe; it stops at whichever comes first, after at least one operation of each kind.
+/// Bounds of a probe, which stops at the first one reached, after at least one operation of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeLimits {
     /// Operations of each kind, 1 to 100 000 (clamped).
     pub operations: u32,
-    /// Time of the whole probe in nanoseconds, without making the scratch files and the last operation.
+    /// Time of the whole probe in nanoseconds, without the creation of the scratch files and the last operation.
     pub time_ns: u64,
 }
 
@@ -100,7 +99,7 @@ pub enum SubmissionKind {
     Append,
     /// As `Append`, several at a time.
     AppendConcurrent,
-    /// Over data written before; one at a time.
+    /// Each write replaces data written before; one at a time.
     Overwrite,
     /// As `Overwrite`, several at a time.
     OverwriteConcurrent,
@@ -125,7 +124,6 @@ impl SubmissionKind {
         }
     }
 
-    /// Returns the number of concurrent writes.
     const fn depth(self) -> u32 {
         match self {
             Self::Append | Self::Overwrite | Self::FirstTouch => 1,
@@ -144,7 +142,7 @@ pub struct SubmissionProbe {
     pub block_bytes: u32,
     /// Concurrent writes.
     pub depth: u32,
-    /// Writes measured; fewer than asked for if time ran out.
+    /// Writes measured; fewer than requested if time ran out.
     pub operations: u32,
     /// Voluntary context switches inside `io_submit`, divided by `operations`.
     pub context_switches_per_operation: f64,
@@ -157,7 +155,7 @@ pub struct SubmissionProbe {
     /// Share (0 to 1) of `RWF_NOWAIT` writes that the kernel refused because they would have blocked; `None` if it does
     /// not support the flag for this file.
     pub nowait_refused: Option<f64>,
-    /// Whether submitting blocks: [`BLOCKING_SWITCHES`] context switches per operation or more.
+    /// Whether submission blocks: at least [`BLOCKING_SWITCHES`] context switches per operation.
     pub blocks: bool,
 }
 
@@ -168,14 +166,14 @@ pub struct OperationCost {
     pub p50_ns: u64,
     /// 99th percentile, in nanoseconds.
     pub p99_ns: u64,
-    /// Operations measured; fewer than asked for if time ran out.
+    /// Operations measured; fewer than requested if time ran out.
     pub operations: u32,
 }
 
-/// Measures whether submitting direct writes blocks, for each kind in the order of [`SubmissionKind::ALL`], in scratch
-/// files in `directory`. `FirstTouch` is missing if the file system cannot reserve space.
+/// Measures whether the submission of direct writes blocks, for each kind in the order of [`SubmissionKind::ALL`], in
+/// scratch files in `directory`. `FirstTouch` is missing if the file system cannot reserve space.
 ///
-/// Writes at most about 1200 blocks of each kind with [`ProbeLimits::SUBMISSIONS`], some 15 MiB in all.
+/// Writes at most about 1200 blocks of each kind with [`ProbeLimits::SUBMISSIONS`], about 15 MiB in all.
 ///
 /// # Errors
 /// If the directory cannot be written to, its file system has no direct I/O, or Linux AIO is denied: each with reason
@@ -193,7 +191,7 @@ pub fn probe_submissions(directory: &Path, limits: ProbeLimits) -> io::Result<Ve
     Ok(probes)
 }
 
-/// Checks that the kernel counts context switches: without, every file system would seem never to block.
+/// Checks that the kernel counts context switches. Otherwise no file system would seem to block.
 fn check_switches_are_counted() -> io::Result<()> {
     let before = thread_voluntary_switches()?;
     std::thread::sleep(Duration::from_millis(1));
@@ -205,7 +203,7 @@ fn check_switches_are_counted() -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, message))
 }
 
-/// Probes one kind. Returns `None` if the file system cannot do what the kind needs.
+/// Probes one kind. Returns `None` if the file system lacks an operation that the kind needs.
 fn probe_kind(
     directory: &Path,
     kind: SubmissionKind,
@@ -262,7 +260,7 @@ struct Writer {
     block: AlignedBuf,
     /// Writes begun, with or without the backend.
     begun: u64,
-    /// Number of places, after which they start again from 0.
+    /// Number of places; after the last one, writes start again at 0.
     blocks: u64,
 }
 
@@ -295,14 +293,13 @@ impl Writer {
         Ok(Some(Self { backend, scratch, block, begun: 0, blocks: blocks.max(1) }))
     }
 
-    /// Returns the offset of the next write.
     fn next_offset(&mut self) -> u64 {
         let place = self.begun % self.blocks;
         self.begun += 1;
         place * u64::from(self.scratch.block_bytes())
     }
 
-    /// Begins one write, with an `io_submit` of its own.
+    /// Begins one write, with one `io_submit`.
     fn submit(&mut self) -> io::Result<Submission> {
         let offset = self.next_offset();
         let len_bytes = self.scratch.block_bytes();
@@ -346,6 +343,7 @@ impl Writer {
             while self.backend.in_flight() + 1 < depth as usize {
                 self.submit()?;
             }
+
             let offset = self.next_offset();
             let written = pwritev2(&self.scratch.file, &[IoSlice::new(&self.block)], offset, ReadWriteFlags::NOWAIT);
             match written {
@@ -372,7 +370,7 @@ fn check_moved(result: OpResult, len_bytes: u32) -> io::Result<()> {
     }
 }
 
-/// Returns the error with the attempt and the path; its kind stays.
+/// Returns `error` with the attempt and the path added; its kind stays the same.
 fn explain(what: &str, path: &Path, error: &io::Error) -> io::Error {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ": make room, or name another directory",
@@ -389,7 +387,7 @@ fn cost(times_ns: &[u64]) -> OperationCost {
     OperationCost { p50_ns: percentile(&sorted_ns, 50), p99_ns: percentile(&sorted_ns, 99), operations }
 }
 
-/// Returns the smallest value that `percent` of them do not exceed (nearest rank); 0 if there are none.
+/// Returns the smallest value that `percent` of the values do not exceed (nearest rank); 0 if there are none.
 fn percentile(sorted_ns: &[u64], percent: usize) -> u64 {
     let rank = (sorted_ns.len() * percent).div_ceil(100);
     sorted_ns.get(rank.saturating_sub(1)).copied().unwrap_or(0)

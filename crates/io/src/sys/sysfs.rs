@@ -2,19 +2,19 @@
 //!
 //! # Why
 //! A file has a device number; a disk has a name, a queue, and (for RAID and LVM) disks below it. Tuning reports all of
-//! them: wrong figures often come from measuring a stack without knowing that it is one.
+//! them, because wrong figures often come from a stack that was measured like a single disk.
 //!
 //! # How it works
 //! `dev/block/MAJOR:MINOR` is a link to the device's directory. A partition's directory has a file `partition`, and its
 //! disk is the directory above. `slaves/` lists the parts of a stacked device; following it down gives the leaf disks.
-//! Every function takes the root (`/sys`), so tests use a tree of their own.
+//! Every function takes the root (`/sys`), so tests can pass their own tree.
 //!
 //! [`hardware`] describes a disk (model, firmware, size, PCIe link, whether its data outlives the machine), [`raid`]
 //! the md array in a stack and its members; [`dm_name`] and [`backing_file`] give the names of device mapper and loop
 //! devices.
 //!
 //! # Limits
-//! Read-only. btrfs and other file systems on several devices have an anonymous device number that leads to none of
+//! Read-only. btrfs and other file systems on several devices have an anonymous device number, which identifies none of
 //! them. Stacks deeper than [`DEPTH_MAX`] are cut off there.
 //!
 //! # Example
@@ -41,7 +41,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::{fs, str::FromStr};
 
-/// Most layers (RAID over LVM over ...) that are followed down.
+/// Most layers of a stack (RAID over LVM over ...) that are followed down.
 pub const DEPTH_MAX: usize = 16;
 
 /// A block device.
@@ -49,18 +49,18 @@ pub const DEPTH_MAX: usize = 16;
 pub struct Device {
     /// Its name: `nvme0n1p1`, `md0`.
     pub name: String,
-    /// The whole disk it belongs to: `nvme0n1` for a partition, else its own name.
+    /// Its whole disk: `nvme0n1` for a partition, else its own name.
     pub disk: String,
     /// Whether it is a partition.
     pub is_partition: bool,
 }
 
-/// Settings of a disk's queue (`/sys/block/DISK/queue`); `None` if the kernel has no such file.
+/// Settings of a disk's queue (`/sys/block/DISK/queue`). A field is `None` if the kernel has no such file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
     /// The active elevator: `none`, `mq-deadline`, `bfq`, `kyber`.
     pub scheduler: Option<String>,
-    /// Requests that the queue holds per hardware queue.
+    /// Most requests of the queue per hardware queue.
     pub nr_requests: Option<u64>,
     /// Sector size in which the device works, in bytes.
     pub physical_block_size_bytes: Option<u64>,
@@ -121,8 +121,8 @@ pub fn queue(root: &Path, disk: &str) -> Queue {
     }
 }
 
-/// Returns the disks at the bottom of `disk`: those of which a RAID or LVM volume is made (partitions replaced by their
-/// disks), or `disk` itself if nothing lies below. Sorted, each once.
+/// Returns the disks at the bottom of `disk`: those below a RAID or LVM volume (partitions replaced by their disks), or
+/// `disk` itself if there are none. Sorted, each once.
 #[must_use]
 pub fn leaf_disks(root: &Path, disk: &str) -> Vec<String> {
     let mut leaves = BTreeSet::new();
@@ -152,7 +152,7 @@ pub fn number(root: &Path, name: &str) -> Option<(u32, u32)> {
 /// Returns the size of `name` (a disk or a partition) in bytes.
 #[must_use]
 pub fn size_bytes(root: &Path, name: &str) -> Option<u64> {
-    // Always in units of 512 bytes, whatever the disk's blocks are.
+    // Always in units of 512 bytes, also for disks with other blocks.
     parsed::<u64>(&root.join("class/block").join(name), "size")?.checked_mul(512)
 }
 
@@ -164,7 +164,7 @@ pub fn numa_nodes(root: &Path) -> u16 {
     u16::try_from(nodes.max(1)).unwrap_or(u16::MAX)
 }
 
-/// Returns the NUMA node of each processor that the kernel lists under one.
+/// Returns the NUMA node of each processor that the kernel lists under a node.
 #[must_use]
 pub(crate) fn nodes_of_cpus(root: &Path) -> BTreeMap<usize, u16> {
     let nodes = root.join("devices/system/node");
@@ -180,8 +180,8 @@ pub(crate) fn nodes_of_cpus(root: &Path) -> BTreeMap<usize, u16> {
 
 /// Returns the processors to which the kernel sends the interrupts of disks' requests. `interrupts` is `/proc/irq`.
 ///
-/// Interrupts belong to the PCI function that a disk is attached to. The first of several is that of its settings
-/// (virtio) or its administration (NVMe), so it does not count.
+/// Interrupts belong to the PCI function of a disk. The first of several is for its configuration (virtio) or its
+/// administration (NVMe), so it does not count.
 #[must_use]
 pub(crate) fn cpus_of_disk_interrupts(root: &Path, interrupts: &Path) -> BTreeSet<usize> {
     let mut cpus = BTreeSet::new();

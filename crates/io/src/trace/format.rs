@@ -1,11 +1,11 @@
-//! The file format of a trace, and how much of a damaged file can be read.
+//! The file format of a trace, with a reader for damaged files too.
 //!
 //! # Why
-//! A trace often comes from a program that died, was cut when the disk was full, or was copied badly. The whole parts
-//! must be read, and the missing ones reported.
+//! A trace is often from a program that died, cut by a full disk, or badly copied. The reader must return the intact
+//! parts, and report the missing ones.
 //!
 //! # How it works
-//! A head, then chunks, each with a head of its own and checksums (CRC-32C) over head and body. All numbers are
+//! The file is a head, then chunks, each with its own head and checksums (CRC-32C) over head and body. All numbers are
 //! little-endian.
 //!
 //! ```text
@@ -15,15 +15,15 @@
 //! ```
 //!
 //! Names are lines of text: `class NUMBER SHARES NAME`, `file NUMBER DISK PATH`, `disk NUMBER NAME`; a backslash or
-//! line feed in a name is written `\\`, `\n`. They are repeated whenever they have changed, in several chunks if one is
-//! too small; the last line of a number holds from there on. A line longer than a chunk is left out. Events of a chunk
-//! are of one shard and in order of time.
+//! line feed in a name is written `\\`, `\n`. Changed names are written again, in several chunks if one is too small;
+//! the last line of a number is valid from there on. A line longer than a chunk is left out. Events of a chunk are of
+//! one shard and in order of time.
 //!
-//! [`Reader`] skips a chunk whose body is damaged, looks for the next whole one if a head is damaged or a body cut, and
-//! counts what it skipped in [`Lost`].
+//! [`Reader`] skips a chunk whose body is damaged, searches for the next whole one if a head is damaged or a body cut,
+//! and counts the skipped bytes in [`Lost`].
 //!
 //! # Limits
-//! Bodies of at most [`BODY_MAX_BYTES`], so a reader needs no more memory than that.
+//! A body has at most [`BODY_MAX_BYTES`], which bounds the memory of a reader.
 //!
 //! # Example
 //! ```
@@ -109,7 +109,7 @@ impl Names {
         text
     }
 
-    /// Parses names. Skips lines that it does not understand: a later version may have more kinds.
+    /// Parses names. Skips unknown lines: a later version may have more kinds.
     fn from_text(text: &str) -> Names {
         let mut names = Names::default();
         for line in text.lines() {
@@ -169,7 +169,7 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a file. `unix_at_zero_ns`: unix time in nanoseconds when the clock was 0 (0 for a virtual clock).
+    /// Begins a file. `unix_at_zero_ns` is the unix time in nanoseconds when the clock was 0 (0 for a virtual clock).
     ///
     /// # Errors
     /// The error of writing.
@@ -190,7 +190,8 @@ impl<W: Write> Writer<W> {
         self.clock
     }
 
-    /// Writes events of one shard in order of time. `dropped`: events dropped before them for lack of room.
+    /// Writes events of one shard in order of time. `dropped` is the number of events dropped before them for lack of
+    /// room.
     ///
     /// # Errors
     /// The error of writing.
@@ -237,7 +238,7 @@ impl<W: Write> Writer<W> {
         self.out.write_all(&self.body)
     }
 
-    /// Hands everything written so far to the system.
+    /// Passes all bytes written so far to the system.
     ///
     /// # Errors
     /// The error of writing.
@@ -283,11 +284,11 @@ impl From<io::Error> for OpenError {
 /// The unreadable parts of a file, and the events that were never in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Bytes that belong to no whole chunk.
+    /// Bytes outside whole chunks.
     pub bytes: u64,
-    /// Places with such bytes.
+    /// Ranges of such bytes.
     pub places: u64,
-    /// Whether the last of them is at the end of the file, so the file was cut.
+    /// Whether the last range is at the end of the file, so the file was cut.
     pub at_end: bool,
     /// Events for which the program had no room when it recorded.
     pub dropped_events: u64,
@@ -336,7 +337,7 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Begins to read.
+    /// Reads the head of `input`.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -412,8 +413,8 @@ impl<R: Read> Reader<R> {
                 self.lost.unknown_events = self.lost.unknown_events.saturating_add(unknown);
                 return Ok(Some(chunk));
             }
-            // Skips a damaged body by the length in its whole head, so that bytes in it that look like heads are not
-            // tried one by one. Without a whole head, skips to where the next chunk could begin.
+            // If the head is whole, skip the damaged body by its length, so that bytes in it that look like heads are
+            // not tried one by one. Otherwise, skip to the next possible chunk.
             let next_mark = || rest.get(1..).and_then(|rest| find(rest, CHUNK_MARK)).map_or(rest.len(), |at| at + 1);
             let skip = bytes.map_or_else(next_mark, <[u8]>::len);
             self.lost.bytes += skip as u64;
@@ -422,7 +423,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads until at least `bytes` are held, or all there are.
+    /// Reads until at least `bytes` are held, or the input ends.
     fn fill(&mut self, bytes: usize) -> io::Result<()> {
         if self.ended || self.held.len() - self.at >= bytes {
             return Ok(());
@@ -436,7 +437,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Returns the chunk at the beginning of `bytes`, head and body, if its head is whole and its body not cut.
+/// Returns the chunk at the beginning of `bytes`, head and body, if its head is intact and its body not cut.
 fn chunk_bytes(bytes: &[u8]) -> Option<&[u8]> {
     let head = bytes.get(..CHUNK_HEAD_BYTES)?;
     let intact = head.starts_with(CHUNK_MARK) && crc32c::crc32c(&head[..CHUNK_HEAD_BYTES - 4]) == word(head, 24)?;
@@ -465,7 +466,7 @@ fn chunk_of(bytes: &[u8]) -> Option<(Chunk, u64, u64)> {
             (Body::Events(events), unknown)
         }
         KIND_NAMES => (Body::Names(Names::from_text(&String::from_utf8_lossy(body))), 0),
-        // Of a later version: skipped by this one.
+        // A kind of a later version, which this one skips.
         _ => (Body::Events(Vec::new()), 0),
     };
 

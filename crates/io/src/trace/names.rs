@@ -1,16 +1,15 @@
 //! The names of the numbers in events: the files of a program, and the names not yet written.
 //!
 //! # Why
-//! Events name classes and files by number. A trace must give their names, even of those made after it had begun.
+//! Events name classes and files by number. A trace must contain their names, even of those made after it began.
 //!
 //! # How it works
-//! [`FileTable`] gives numbers to files and keeps the path of each number until another file gets it. Every entry
-//! remembers the count of changes at which it was made, so that [`NamesTold`] finds the new ones since its last call.
+//! [`FileTable`] gives numbers to files and keeps the path of each number until another file gets it. Every entry has
+//! the count of changes at which it was made, so that [`NamesTold`] finds the entries added since its last call.
 //!
 //! # Limits
-//! A number is used again once more than [`USED_AGAIN_AFTER`] are free. Until then events of the old file may be in
-//! buffers, and would get the new file's name. A path is kept as text; bytes of it that are not UTF-8 are replaced by a
-//! mark.
+//! A number is reused only while more than [`USED_AGAIN_AFTER`] are free, because buffered events of the old file would
+//! get the new file's name. A path is kept as text; bytes that are not UTF-8 are replaced by a mark.
 //!
 //! # Example
 //! ```text
@@ -25,10 +24,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::format::{ClassName, FileName, Names};
 use crate::class::Classes;
 
-/// Freed file numbers that are kept unused, so that buffered events of their files are written first.
+/// Freed file numbers that are not reused yet, so that buffered events of their files are written first.
 const USED_AGAIN_AFTER: usize = 64;
 
-/// The files of a program by number. A freed number is used again later, the oldest first.
+/// The files of a program by number. Freed numbers are reused later, oldest first.
 #[derive(Default)]
 pub(crate) struct FileTable(Mutex<Files>);
 
@@ -68,7 +67,7 @@ impl FileTable {
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
-        // The table is whole after every single change, so a panic elsewhere leaves it sound.
+        // The table is complete after every change, so a panic elsewhere leaves it valid.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -83,8 +82,8 @@ pub(super) struct NamesTold {
 }
 
 impl NamesTold {
-    /// Returns the new or changed names; `None` if there are none. The first call returns all, with the names of the
-    /// disks.
+    /// Returns the new or changed names; `None` if there are none. The first call returns all names, including those of
+    /// the disks.
     pub(super) fn what_is_new(&mut self, classes: &Classes, files: &FileTable, disks: &[String]) -> Option<Names> {
         let mut names = Names::default();
         if !std::mem::replace(&mut self.has_begun, true) {

@@ -1,20 +1,20 @@
-//! Carries events from the rings of the shards to a file, and starts and stops that.
+//! Copies events from the rings of the shards to a file, and starts and stops that.
 //!
 //! # Why
-//! Shards must not wait for a file, and the caller who wants a trace is on another thread.
+//! Shards must not wait for a file, and the caller that requests a trace is on another thread.
 //!
 //! # How it works
 //! A start makes a ring for each shard and raises an epoch; a shard that sees the new epoch takes the writing end of
 //! its ring (or, after a stop, releases it). Every 10 ms a thread takes the events from the rings and writes them:
 //! first the new names, then the events. A stop raises the epoch again and writes the rest. In virtual time there is no
-//! thread: a shard whose ring is nearly full carries its events away itself, so that none is dropped because a thread
-//! was slow.
+//! thread: a shard whose ring is nearly full writes its events itself, so that none is dropped because a thread was
+//! slow.
 //!
-//! Two locks: the session (the file and its state) and the spare ends of rings, always taken in this order. Shards take
-//! only the second, once per start or stop; in virtual time also the first.
+//! There are two locks, always taken in this order: the session (the file and its state) and the spare ends of rings.
+//! Shards take only the second, once per start or stop; in virtual time also the first.
 //!
 //! # Limits
-//! If writing fails, the trace ends there; the program continues, and [`Tracing::stop`] reports the error. A program
+//! If a write fails, the trace ends there; the program continues, and [`Tracing::stop`] reports the error. A program
 //! that dies loses the events in the rings, at most 10 ms of them.
 //!
 //! # Example
@@ -37,16 +37,16 @@ use crate::sys::clock::now_ns;
 
 /// Interval at which the rings are emptied.
 const PERIOD: Duration = Duration::from_millis(10);
-/// Events written at once: a chunk.
+/// Most events written at once: one chunk.
 const BATCH: usize = BODY_MAX_BYTES / plimsoll_core::trace::EVENT_BYTES;
 
-/// Bytes of a trace that [`file_writer`] gives to the file at once.
+/// Bytes of a trace that [`file_writer`] writes to the file at once.
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// Writer of a trace's file.
 pub type TraceWriter = Writer<Box<dyn Write + Send>>;
 
-/// Begins a trace in `file`, with this machine's clock. Buffers what it writes.
+/// Begins a trace in `file`, with this machine's clock. The writer is buffered.
 ///
 /// # Errors
 /// The error of writing.
@@ -62,9 +62,10 @@ pub struct TraceConfig {
     /// Events that each shard's ring holds: 2 to 16,777,216, rounded up to a power of two; 40 bytes each. A ring is
     /// emptied every 10 ms, so 65,536 (the default) hold 6.5 million events per second and shard.
     pub ring_events: usize,
-    /// Names of the disks, by number; those without a name are known only by number.
+    /// Names of the disks, by number; disks without a name appear by number.
     pub disk_names: Vec<String>,
-    /// Requests get numbers above this: the last of an earlier trace in the same file ([`TraceSummary::last_request`]).
+    /// Requests get numbers above this, the last number of an earlier trace in the same file
+    /// ([`TraceSummary::last_request`]).
     pub after_request: u64,
 }
 
@@ -107,15 +108,15 @@ pub struct TraceSummary {
     pub events: u64,
     /// Events for which a ring had no room.
     pub dropped_events: u64,
-    /// The highest number of a request in it.
+    /// The highest number of a request in the trace.
     pub last_request: u64,
-    /// The error of writing that ended it before it was stopped.
+    /// The error of writing that ended the trace before it was stopped.
     pub error: Option<io::Error>,
-    /// The writer; more can be written with it unless there was an error.
+    /// The writer, which can write more unless there was an error.
     pub writer: TraceWriter,
 }
 
-/// Starts and stops traces of a program's requests, at any time and from any thread. Clones are the same switch.
+/// Starts and stops traces of a program's requests, at any time and from any thread. Clones control the same recorder.
 #[derive(Clone)]
 pub struct Tracing(Arc<Recorder>);
 
@@ -124,7 +125,7 @@ impl Tracing {
         Tracing(recorder)
     }
 
-    /// Starts a trace into `writer`. With [`Clock::Virtual`] no event is dropped, and shards write themselves.
+    /// Starts a trace into `writer`. With [`Clock::Virtual`] no event is dropped, because shards write them themselves.
     ///
     /// # Errors
     /// See [`TraceStartError`].
@@ -138,7 +139,7 @@ impl Tracing {
         Recorder::start(&self.0, writer, config)
     }
 
-    /// Stops the trace as [`Tracing::stop`], but only if the last one started has this number, so that no other trace
+    /// Stops the trace as [`Tracing::stop`], but only if the last trace started has this number, so that no other trace
     /// is ended.
     #[cfg(feature = "control")]
     pub(crate) fn stop_numbered(&self, number: u64) -> Option<TraceSummary> {
@@ -164,7 +165,7 @@ pub(crate) struct Recorder {
     files: FileTable,
     /// Rises with every start and stop; odd while a trace runs. Changed under the lock of `spare`.
     epoch: AtomicU64,
-    /// The last request number that each shard has used, while it has no reactor.
+    /// The last request number of each shard, for the shard's next reactor.
     numbers: Box<[AtomicU64]>,
     session: Mutex<Option<Session>>,
     spare: Mutex<Spare>,
@@ -179,7 +180,7 @@ struct Spare {
     after_request: u64,
 }
 
-/// The state that a reactor takes when the epoch has risen.
+/// The state that a tracer takes when the epoch has risen.
 pub(super) struct Taken {
     pub(super) epoch: u64,
     pub(super) writer: Option<RingWriter>,
@@ -200,7 +201,6 @@ impl Recorder {
         }
     }
 
-    /// Returns the files of the program.
     pub(crate) fn files(&self) -> &FileTable {
         &self.files
     }
@@ -229,7 +229,7 @@ impl Recorder {
         Taken { epoch: spare.epoch, writer, is_virtual: spare.is_virtual, after_request: spare.after_request }
     }
 
-    /// Gives a ring back when a reactor ends during a trace: the next reactor of the shard continues it.
+    /// Returns a ring when a reactor ends during a trace: the next reactor of the shard continues with it.
     pub(super) fn give_back(&self, shard: u16, epoch: u64, writer: RingWriter) {
         let mut spare = self.spare();
         if spare.epoch == epoch
@@ -283,7 +283,7 @@ impl Recorder {
             session.error = session.finish(self).err();
         }
         if let Some(thread) = &session.thread {
-            // It finds that its session is gone, and ends.
+            // The thread finds that its session is gone, and ends.
             thread.thread().unpark();
         }
         let dropped_events = session.rings.iter().map(|ring| ring.reader.dropped()).sum();
@@ -327,12 +327,12 @@ impl Recorder {
         true
     }
 
-    // A session is at worst in the middle of a chunk, which its reader skips.
+    // After a panic the session is at worst in the middle of a chunk, which readers skip.
     fn session(&self) -> MutexGuard<'_, Option<Session>> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    // It is whole after every change.
+    // The spare ends are complete after every change.
     fn spare(&self) -> MutexGuard<'_, Spare> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -356,7 +356,7 @@ struct Session {
 
 struct ShardRing {
     reader: RingReader,
-    /// Dropped events that the file already counts, and those after the events written last.
+    /// Dropped events that the file already counts, and those counted before the last events were read.
     told_dropped: u64,
     seen_dropped: u64,
 }
@@ -404,17 +404,19 @@ impl Session {
         loop {
             let Some(ring) = self.rings.get_mut(shard) else { return Ok(()) };
             self.batch.clear();
-            // Reads the count before the events: events dropped up to then came after the events then in the ring.
+            // Read the count before the events: events dropped until then came after the events in the ring.
             let dropped = std::mem::replace(&mut ring.seen_dropped, ring.reader.dropped()) - ring.told_dropped;
             ring.reader.pop(&mut self.batch, BATCH);
             if self.batch.is_empty() {
                 return Ok(());
             }
+
             ring.told_dropped += dropped;
-            // Names after the events were taken, so that everything they name is known by now.
+            // Write names after the events were taken, so that all their names are known by now.
             self.tell_names(recorder)?;
             self.out.events(shard as u16, dropped, &self.batch)?;
             self.events += self.batch.len() as u64;
+
             let last_request = self.batch.iter().map(|event| event.request).max();
             self.last_request = self.last_request.max(last_request.unwrap_or(0));
             if self.batch.len() < BATCH {
@@ -430,7 +432,7 @@ impl Session {
         }
     }
 
-    /// Writes the decisions of the closed loops since the last call.
+    /// Writes the decisions of the control loops since the last call.
     fn carry_decisions(&mut self, recorder: &Recorder) -> io::Result<()> {
         self.batch.clear();
         for ((number, disk), last) in (0..).zip(&recorder.disks).zip(&mut self.decisions) {
@@ -448,8 +450,8 @@ impl Session {
     }
 }
 
-/// Returns a decision as an event with the window and the part of the capacity after it. The value that it changed is
-/// its own; the other is the present one.
+/// Returns the event of a decision, with the window and the capacity scale after it. The changed value is the
+/// decision's; the other one is the present value.
 fn event_of(decision: &ControlEvent, number: u16, disk: &Disk) -> Event {
     let (mut window_ns, mut scale) = (disk.window_ns(), disk.capacity_scale());
     match (decision.kind, decision.reason) {

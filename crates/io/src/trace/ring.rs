@@ -1,13 +1,13 @@
 //! A ring of events between a shard, which writes, and the recorder, which reads.
 //!
 //! # Why
-//! A shard that records must not wait, lock or allocate, and must not slow down much.
+//! A shard that records must not wait, lock or allocate, and must stay nearly as fast.
 //!
 //! # How it works
 //! One writer, one reader. An event is five words in an array of atomic words, stored relaxed; then the head moves,
-//! with release, so a reader that sees the head sees the words. The reader moves the tail in the same way. Both count
-//! up for ever; the place is the count modulo the length. The writer remembers the tail that it saw last, and reads it
-//! again only if the ring seems full. If it is full, the event is dropped and counted.
+//! with release, so a reader that sees the head sees the words. The reader moves the tail in the same way. Both only
+//! grow; a place is the count modulo the length. The writer caches the tail, and reads it again only if the ring seems
+//! full. If the ring is full, the event is dropped and counted.
 //!
 //! # Limits
 //! The length is a power of two, at least 2 events.
@@ -33,7 +33,7 @@ struct Ring {
     mask: u64,
     head: AtomicU64,
     dropped: AtomicU64,
-    /// On a cache line of its own: the reader writes it, and the writer the others.
+    /// On its own cache line: the reader writes it, and the writer the other fields.
     tail: Apart,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn ring(events: usize) -> (RingWriter, RingReader) {
 }
 
 impl Ring {
-    /// Returns the place of the event of this number.
+    /// Returns the place of event `number`.
     #[inline]
     fn place(&self, number: u64) -> &[AtomicU64] {
         let at = (number & self.mask) as usize * WORDS;
@@ -94,7 +94,7 @@ impl RingWriter {
         ring.head.store(self.head, Release);
     }
 
-    /// Returns whether at least three quarters of it are full.
+    /// Returns whether the ring is at least three quarters full.
     pub(crate) fn is_nearly_full(&mut self) -> bool {
         let enough = (self.ring.mask + 1) / 4 * 3;
         if self.head - self.tail_seen < enough {
@@ -115,14 +115,13 @@ impl RingReader {
             for (word, place) in words.iter_mut().zip(self.ring.place(number)) {
                 *word = place.load(Relaxed);
             }
-            // The words are those of an event: the writer made them.
+            // The writer stored these words, so they are an event.
             events.extend(Event::from_words(words));
         }
         self.tail = until;
         self.ring.tail.0.store(until, Release);
     }
 
-    /// Returns the number of events dropped so far.
     pub(crate) fn dropped(&self) -> u64 {
         self.ring.dropped.load(Relaxed)
     }

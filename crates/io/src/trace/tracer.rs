@@ -1,12 +1,12 @@
-//! A reactor's part in recording: whether a trace runs, and the state that its stations need besides their requests.
+//! The recording part of a reactor: whether a trace runs, and the state that stations need besides their requests.
 //!
 //! # Why
-//! The reactor's own code should only say that something happened, at almost no cost while no trace runs.
+//! The reactor's own code should only report stations, at almost no cost while no trace runs.
 //!
 //! # How it works
 //! [`Tracer::follow`] compares an epoch, once a turn. While a trace runs, [`On`] holds the shard's end of its ring, and
-//! the state for events about waiting queues and ended requests. Times never go back within a shard: a time that a
-//! station has from earlier in its turn is raised to that of the event before it.
+//! the state for events about waiting queues and ended requests. Times never decrease within a shard: if a station's
+//! time was read earlier in its turn, it is raised to that of the event before it.
 //!
 //! # Limits
 //! One thread: the reactor's.
@@ -24,7 +24,7 @@ use plimsoll_core::trace::Event;
 use super::recorder::{Recorder, Taken};
 use super::ring::RingWriter;
 
-/// Requests that may end in one turn without allocating; more may end.
+/// Ended requests of one turn that need no allocation.
 const ENDED: usize = 1024;
 
 /// The recording part of one reactor; see the module's documentation.
@@ -45,7 +45,7 @@ pub(crate) struct On {
     last_ns: u64,
     /// The last recorded wait of each disk's queue.
     waits_for: Vec<Option<WaitReason>>,
-    /// Requests that have ended and were not yet handed out.
+    /// Ended requests that the owner has not got yet.
     ended: Vec<Event>,
 }
 
@@ -54,13 +54,12 @@ impl Tracer {
         Tracer { recorder: Arc::clone(recorder), shard, epoch: 0, on: None }
     }
 
-    /// Returns whether a trace runs.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.on.is_some()
     }
 
-    /// Returns whether it has followed the last start or stop.
+    /// Returns whether the tracer has followed the last start or stop.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
         self.recorder.epoch() == self.epoch
@@ -72,7 +71,7 @@ impl Tracer {
         self.on.as_deref_mut()
     }
 
-    /// Follows a start or stop of a trace. If one has begun, returns the request number above which new ones must lie.
+    /// Follows a start or stop of a trace. If one has begun, returns the number that new request numbers must exceed.
     #[inline]
     pub(crate) fn follow(&mut self) -> Option<u64> {
         if self.recorder.epoch() == self.epoch { None } else { self.change() }
@@ -107,7 +106,7 @@ impl Drop for Tracer {
 }
 
 impl On {
-    /// Records `event`, with a time not before the last one's.
+    /// Records `event`, with a time not before that of the last event.
     #[inline]
     pub(crate) fn record(&mut self, mut event: Event) {
         event.time_ns = event.time_ns.max(self.last_ns);
@@ -118,13 +117,13 @@ impl On {
         }
     }
 
-    /// Returns the time of the last event, for another of the same moment.
+    /// Returns the time of the last event, for another event at the same time.
     #[inline]
     pub(crate) fn last_ns(&self) -> u64 {
         self.last_ns
     }
 
-    /// Notes that the queue of `disk` waits for `reason`. Returns whether that is new, and a wait.
+    /// Stores that the queue of `disk` waits for `reason`. Returns whether it waits, and for a new reason.
     pub(crate) fn is_new_wait(&mut self, disk: usize, reason: Option<WaitReason>) -> bool {
         if self.waits_for.len() <= disk {
             self.waits_for.resize(disk + 1, None);
@@ -133,18 +132,18 @@ impl On {
         std::mem::replace(told, reason) != reason && reason.is_some()
     }
 
-    /// Keeps `event` until the ended requests are handed out.
+    /// Keeps `event` until the owner gets the ended requests.
     #[inline]
     pub(crate) fn has_ended(&mut self, event: Event) {
         self.ended.push(event);
     }
 
-    /// Returns whether anything is to be handed out.
+    /// Returns whether ended requests wait for their owner.
     pub(crate) fn has_any_ended(&self) -> bool {
         !self.ended.is_empty()
     }
 
-    /// Records the kept events, because the ended requests are handed out.
+    /// Records the kept events: the owner gets the ended requests now.
     pub(crate) fn hand_out(&mut self, now_ns: u64) {
         let mut ended = std::mem::take(&mut self.ended);
         for event in ended.drain(..) {

@@ -1,26 +1,26 @@
 //! One disk of a simulated world: its device model and its state.
 //!
 //! # Why
-//! Code that uses several disks must survive if one of them gets slow, refuses writes, dies, or is pulled out and put
-//! back. A test decides when: [`SimWorld::set_disk_state`](super::SimWorld::set_disk_state).
+//! Code that uses several disks must survive a disk that becomes slow, refuses writes, fails, or is removed and
+//! returns. A test decides when: [`SimWorld::set_disk_state`](super::SimWorld::set_disk_state).
 //!
 //! # How it works
 //! * *Slow* changes the capacity of every member of the device model: service times and latencies grow by the factor,
 //!   so the disk's rate falls by it too, and a queue forms in the disk.
-//! * *Writes hang* keeps what would change or sync the disk out of the device until the state changes. It enters the device
-//!   then, in the order of its arrival. Reads notice nothing.
-//! * *Read-only*, *failed* and *gone* are checked when an operation is submitted; a refused one ends at once, and never
-//!   enters the device.
+//! * *Writes hang* holds operations that change or sync the disk until the state changes. They then enter the device in
+//!   the order of their arrival. Reads are unaffected.
+//! * *Read-only*, *failed* and *gone* are checked when an operation is submitted; a refused operation ends at once, and
+//!   never enters the device.
 //! * When a disk leaves (failed or gone), operations in flight end with the error. Whether a write, discard or
-//!   allocation among them has happened is drawn as at a crash
+//!   allocation among them took effect is drawn as at a crash
 //!   ([`SimFaults::unsynced_kept_probability`](super::SimFaults::unsynced_kept_probability), torn writes included).
-//!   Contents then stay unchanged; when the disk is back, files opened before work again.
+//!   Contents then stay unchanged; when the disk returns, files opened before work again.
 //!
 //! # Limits
-//! A new speed applies to operations submitted from then on: those inside the device return as foreseen. Caps in series
-//! (a volume, an instance), the burst rate of a write buffer and the network's round trip do not belong to the disk,
-//! and are unchanged. Contents that were not synced when a disk left are still not synced when it returns: only a crash
-//! of the world loses them.
+//! A new speed applies to operations submitted from then on: those inside the device complete as planned. Caps in
+//! series (a volume, an instance), the burst rate of a write buffer and the network's round trip do not belong to the
+//! disk, and do not change. Contents that were not synced when a disk left are still not synced when it returns: only a
+//! crash of the world loses them.
 //!
 //! # Example
 //! A write that ends after 50 us on the healthy disk takes 200 us with `Slow { factor: 4.0 }`:
@@ -51,10 +51,10 @@
 use plimsoll_core::Op;
 use plimsoll_sim::device::{Device, DeviceRequest, DeviceSpec, MemberFault, SpecError};
 
-/// The factors that [`SimDiskState::Slow`] takes.
+/// The valid factors of [`SimDiskState::Slow`].
 const SLOW_FACTORS: std::ops::RangeInclusive<f64> = 1.0..=1e6;
 
-/// 2^64 / golden ratio (Knuth, The Art of Computer Programming 3, 6.4): neighbouring lives get far seeds.
+/// 2^64 / golden ratio (Knuth, The Art of Computer Programming 3, 6.4): seeds of successive restarts are far apart.
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// State of a simulated disk; see [`SimWorld::set_disk_state`](super::SimWorld::set_disk_state).
@@ -68,11 +68,11 @@ pub enum SimDiskState {
         /// From 1 to 1 000 000.
         factor: f64,
     },
-    /// Reads are as fast as ever. Writes, discards, allocations, new lengths and syncs that are submitted in this state do
-    /// not end before it does. Existing files can be opened.
+    /// Reads keep their speed. Writes, discards, allocations, new lengths and syncs that are submitted in this state do
+    /// not end before the state does. Existing files can be opened.
     WritesHang,
-    /// Writes, discards, allocations, new lengths and new files end with `EROFS`. Reads and syncs work, existing files
-    /// can be opened, for writing too. Operations in flight at the change still take effect.
+    /// Writes, discards, allocations, new lengths and new files end with `EROFS`. Reads and syncs work; existing files
+    /// can be opened, for writing too. Operations in flight when the state begins still take effect.
     ReadOnly,
     /// Every operation ends with `EIO`, including those in flight and opening files.
     Failed,
@@ -108,7 +108,7 @@ impl Disk {
         })
     }
 
-    /// Takes a request into the device, or keeps it as long as it hangs.
+    /// Submits a request to the device, or holds it while writes hang.
     pub(super) fn submit(&mut self, now_ns: u64, request: DeviceRequest) {
         if self.state == SimDiskState::WritesHang && request.op != Op::Read {
             self.hanging.push(request);
@@ -117,8 +117,8 @@ impl Disk {
         }
     }
 
-    /// Returns whether an operation is allowed, one that changes something or one that does not; if not, its error
-    /// number.
+    /// Checks whether the state allows an operation that changes data (`is_change`) or one that does not. If not,
+    /// returns the error number.
     pub(super) fn check(&self, is_change: bool) -> Result<(), i32> {
         match self.state {
             SimDiskState::ReadOnly if is_change => Err(libc::EROFS),
@@ -130,7 +130,7 @@ impl Disk {
         }
     }
 
-    /// Restarts the device with nothing inside. The state stays.
+    /// Restarts the device without requests. The state stays.
     pub(super) fn restart(&mut self) {
         self.restarts = self.restarts.wrapping_add(1);
         self.hanging.clear();
@@ -141,7 +141,7 @@ impl Disk {
         let _ = self.set_speed(self.state);
     }
 
-    /// Sets the state. If it is refused, returns the reason and changes nothing.
+    /// Sets the state. If the state is refused, returns the reason and changes nothing.
     pub(super) fn set_state(&mut self, now_ns: u64, state: SimDiskState) -> Result<(), String> {
         if let SimDiskState::Slow { factor } = state
             && !SLOW_FACTORS.contains(&factor)
@@ -159,14 +159,14 @@ impl Disk {
         Ok(())
     }
 
-    /// Lets the requests that hang into the device. Returns whether there were any.
+    /// Submits the hanging requests to the device. Returns whether there were any.
     pub(super) fn release(&mut self, now_ns: u64) -> bool {
         let had_any = !self.hanging.is_empty();
         self.hanging.drain(..).for_each(|request| self.device.submit(now_ns, request));
         had_any
     }
 
-    /// Slows every member down, in addition to the faults of its specification.
+    /// Sets every member's speed for `state`, on top of the faults in its specification.
     fn set_speed(&mut self, state: SimDiskState) -> Result<(), SpecError> {
         let raid0 = &self.spec.raid0;
         for member in 0..raid0.members {
@@ -178,12 +178,12 @@ impl Disk {
     }
 }
 
-/// Returns the part of a disk's own speed that a state leaves.
+/// Returns the fraction of a disk's own speed in `state`.
 fn speed(state: SimDiskState) -> f64 {
     if let SimDiskState::Slow { factor } = state { 1.0 / factor } else { 1.0 }
 }
 
-/// Returns a seed such that every disk of a world, and every restart of it, has times of its own.
+/// Returns a seed that differs for every disk of a world and every restart of it, so their times differ.
 fn device_seed(seed: u64, number: u64, restarts: u64) -> u64 {
     seed.wrapping_add(restarts.wrapping_mul(SEED_STEP)) ^ number.wrapping_add(1).rotate_left(32)
 }

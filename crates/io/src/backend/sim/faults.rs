@@ -1,13 +1,13 @@
 //! The faults of a simulated world, as seeded data, and counters of those that have occurred.
 //!
 //! # Why
-//! A store that was never run on a faulty disk has not been tested. Faults are probabilities in a struct, drawn from
-//! the world's seed: the same seed repeats the same faults, and counters tell the test how many it should have noticed.
+//! A store must be tested on faulty disks. Faults are probabilities in a struct, drawn from the world's seed: the same
+//! seed repeats the same faults, and counters tell the test how many the store should have noticed.
 //!
 //! # How it works
-//! A fault is drawn when an operation comes back from the device (those of a crash, at the crash). A probability of 0
-//! draws nothing, so switching a fault off changes nothing else. A disk may have faults of its own instead of the
-//! world's.
+//! A fault is drawn when an operation completes on the device (those of a crash, at the crash). A probability of 0
+//! draws no random number, so switching a fault off does not change the others. A disk may have its own faults instead
+//! of the world's.
 //!
 //! # Limits
 //! At most one fault of a kind per operation.
@@ -37,20 +37,20 @@ pub struct SimFaults {
     /// A write is acknowledged but not written: reads return the earlier contents.
     pub lost_write_probability: f64,
     /// A write is acknowledged but written elsewhere: to another sector of this or another file of the same disk. If
-    /// there is no other sector, nothing happens.
+    /// there is no other sector, the write is correct.
     pub misdirected_write_probability: f64,
-    /// One bit of the data that a read returns is wrong. The disk still holds the right one.
+    /// One bit of the data that a read returns is wrong. The disk still holds the right bit.
     pub bit_flip_probability: f64,
-    /// A read or write of several sectors moves fewer, at least one, and reports so.
+    /// A read or write of several sectors moves fewer, at least one, and reports that.
     pub short_transfer_probability: f64,
     /// At a crash, an unsynced write of several sectors is torn: some of them are written and some are not. The same
-    /// holds for a write in flight when its disk leaves.
+    /// holds for a write in flight when its disk fails or leaves.
     pub torn_write_probability: f64,
     /// At a crash, an unsynced change that is not torn is kept whole; otherwise it is dropped whole. The same holds for
     /// a change in flight when its disk leaves. The default is 0.5.
     pub unsynced_kept_probability: f64,
     /// Sum of the lengths of a disk's files at which it is full (bytes; holes count in full): operations that would
-    /// grow a file further end with `ENOSPC`. `None`: never full.
+    /// grow a file further end with `ENOSPC`. `None` means never full.
     pub enospc_at_bytes: Option<u64>,
 }
 
@@ -112,7 +112,8 @@ pub struct SimCounters {
     pub full_disk_errors: u64,
     /// Crashes.
     pub crashes: u64,
-    /// Unsynced changes that a crash kept whole. Here and below: also changes in flight when their disk left.
+    /// Unsynced changes that a crash kept whole. Here and in the next two fields: also changes in flight when their
+    /// disk left.
     pub kept_at_crash: u64,
     /// Unsynced changes that a crash dropped.
     pub dropped_at_crash: u64,
@@ -125,9 +126,9 @@ pub struct SimCounters {
 /// The source of random faults.
 pub(super) struct Dice {
     rng: Rng,
-    /// Faults of the disks that have none of their own.
+    /// Faults of the disks without their own.
     pub(super) faults: SimFaults,
-    /// By number of the disk.
+    /// Own faults, by number of the disk.
     pub(super) disk_faults: BTreeMap<usize, SimFaults>,
     pub(super) counters: SimCounters,
 }
@@ -137,7 +138,6 @@ impl Dice {
         Dice { rng: Rng::new(seed), faults, disk_faults: BTreeMap::new(), counters: SimCounters::default() }
     }
 
-    /// Returns the faults of a disk.
     pub(super) fn faults_of(&self, disk: usize) -> SimFaults {
         self.disk_faults.get(&disk).copied().unwrap_or(self.faults)
     }

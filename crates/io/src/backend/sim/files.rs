@@ -1,13 +1,13 @@
 //! The file system of a simulated world: names, contents, and their state after a crash.
 //!
 //! # Why
-//! A program that forgets a sync works perfectly until the power fails. Here the power fails whenever a test decides.
+//! A program that lacks a sync works until the power fails. Here the power fails when a test decides.
 //!
 //! # How it works
-//! A change (write, discard, new length) shows in the *volatile* image at once and is appended to the file's log. A
-//! sync marks the log's entries at the time of its submission as durable, and the durable head of the log moves into
+//! A change (write, discard, new length) is visible in the *volatile* image at once and is appended to the file's log.
+//! A sync marks the log's entries at the time of its submission as durable, and the durable head of the log moves into
 //! the *durable* image. At a crash the log is replayed in order onto the durable image: durable entries whole, all
-//! others at random (kept, dropped, torn by sectors). The result is both images of the next boot.
+//! others at random (kept, dropped, torn by sectors). Both images of the next boot begin as the result.
 //!
 //! * A data-only sync covers everything up to the last write or discard before it; later new lengths wait for a full
 //!   sync.
@@ -17,13 +17,13 @@
 //! * An `O_DSYNC` write is durable by itself when it completes; earlier writes are not.
 //!
 //! # Limits
-//! The log of a file holds at most [`UNSYNCED_MAX_BYTES`] of data; beyond it, the oldest changes become durable by
-//! themselves, as a kernel writes back. Replay keeps the order of changes: of overlapping unsynced writes, the older
-//! never ends up on top.
+//! The log of a file holds at most [`UNSYNCED_MAX_BYTES`] of data; beyond it, the oldest changes become durable without
+//! a sync, as in a kernel's write-back. Replay keeps the order of changes: an older unsynced write never overwrites a
+//! newer one.
 //!
 //! # Example
-//! Write A, sync, write B at the same place, crash: the file holds A or B, or with tearing some sectors of each; never
-//! anything else.
+//! Write A, sync, write B at the same place, crash: the file holds A or B, or with tearing some sectors of each, and no
+//! other data.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ use super::image::{Change, Image};
 /// Most data of one file that waits for a sync: 64 MiB.
 const UNSYNCED_MAX_BYTES: usize = 64 << 20;
 
-/// Distance of files on their disk, so that a file is contiguous there up to this length: 64 GiB.
+/// Distance of files on their disk: a file is contiguous up to this length, 64 GiB.
 const FILE_STRIDE_BYTES: u64 = 64 << 30;
 
 struct Logged {
@@ -46,7 +46,7 @@ struct Logged {
 /// One file.
 pub(super) struct SimFile {
     pub(super) disk: usize,
-    /// Its beginning on its disk.
+    /// Position of the file on its disk.
     pub(super) base_bytes: u64,
     volatile: Image,
     durable: Image,
@@ -67,7 +67,7 @@ impl SimFile {
         self.volatile.read(offset, len)
     }
 
-    /// Returns the next serial; everything logged so far has a smaller one.
+    /// Returns the next serial; all entries logged so far have smaller ones.
     pub(super) fn next_serial(&self) -> u64 {
         self.next_serial
     }
@@ -157,7 +157,7 @@ pub(super) fn sectors(offset: u64, len_bytes: u64, sector_bytes: u64) -> std::op
     offset / sector_bytes..(offset + len_bytes).div_ceil(sector_bytes)
 }
 
-/// Returns what an interruption leaves of a change: all of it, some sectors of a write, or nothing.
+/// Returns the part of a change that survives an interruption: all of it, some sectors of a write, or none.
 fn what_survives(change: Change, faults: &SimFaults, dice: &mut Dice, sector_bytes: u64) -> Vec<Change> {
     if let Change::Write { offset, data } = &change
         && dice.chance(faults.torn_write_probability)
@@ -174,7 +174,7 @@ fn what_survives(change: Change, faults: &SimFaults, dice: &mut Dice, sector_byt
     Vec::new()
 }
 
-/// Returns some sectors of a write, neither all nor none; `None` if it has only one.
+/// Returns some sectors of a write, at least one and not all; `None` if it has only one.
 fn tear(offset: u64, data: &[u8], dice: &mut Dice, sector_bytes: u64) -> Option<Vec<Change>> {
     let touched = sectors(offset, data.len() as u64, sector_bytes);
     let mut kept: Vec<bool> = touched.clone().map(|_| dice.chance(0.5)).collect();
@@ -238,8 +238,8 @@ impl FileSystem {
         of_disk.fold(0, |sum, file| sum.saturating_add(file.len_bytes()))
     }
 
-    /// Returns the target of a misdirected write of `len_bytes` at `offset` of `file`: another sector of the same disk
-    /// within a file, or `None` if there is none. It is shifted by whole sectors.
+    /// Returns the target of a misdirected write of `len_bytes` at `offset` of `file`: another place in a file of the
+    /// same disk, or `None` if there is none. The offset within the sector stays the same.
     pub(super) fn elsewhere(
         &self,
         file: usize,
@@ -251,7 +251,7 @@ impl FileSystem {
         let disk = self.files.get(file)?.disk;
         let shift = offset % sector_bytes;
 
-        // Number of places in a file for it.
+        // The number of places for the write in a file.
         let places = |other: &SimFile| match other.len_bytes().checked_sub(shift + len_bytes) {
             Some(room) if other.disk == disk => room / sector_bytes + 1,
             _ => 0,
@@ -272,14 +272,14 @@ impl FileSystem {
         None
     }
 
-    /// Appends a change that was in flight to the log, as if it had just reached the disk's own cache.
+    /// Appends a change that was in flight to the log, as if it had just reached the disk's write cache.
     pub(super) fn in_flight_at_crash(&mut self, file: usize, change: Change) {
         if let Some(file) = self.files.get_mut(file) {
             file.append(change, false);
         }
     }
 
-    /// Applies a change that was in flight when its disk left: all of it, some sectors, or nothing.
+    /// Applies a change that was in flight when its disk left: all of it, some sectors, or none.
     pub(super) fn in_flight_when_disk_left(
         &mut self,
         file: usize,
@@ -294,7 +294,6 @@ impl FileSystem {
         survivors.into_iter().for_each(|change| file.apply(change, is_durable));
     }
 
-    /// Crashes all files.
     pub(super) fn crash(&mut self, dice: &mut Dice, sector_bytes: u64) {
         let files = &mut self.files;
         self.names.retain(|_, at| {
@@ -326,8 +325,8 @@ mod tests {
         Change::Write { offset, data: vec![byte; len] }
     }
 
-    /// Returns the result of these changes when everything not durable is dropped: (whether there is a file, its
-    /// bytes).
+    /// Returns the result of these changes when all changes that are not durable are dropped: (whether there is a file,
+    /// its bytes).
     fn left(changes: &[(Change, bool)], sync: Option<bool>, late: Option<Change>) -> Option<Vec<u8>> {
         let (mut files, mut dice) = world(SimFaults { unsynced_kept_probability: 0.0, ..SimFaults::default() });
         let file = files.get_mut(0)?;

@@ -1,18 +1,18 @@
-//! An operation of a simulated world on its way: its effect, and its result.
+//! An operation in flight in a simulated world: its effect, and its result.
 //!
 //! # Why
 //! The effect of an operation is the same whether it lands, is in flight when the power fails, or when its disk leaves;
 //! it is defined here once.
 //!
 //! # How it works
-//! A backend makes a [`Flight`], the machine launches it into a device as [`Launched`], and the backend gets back
+//! A backend makes a [`Flight`], the machine launches it into a device as [`Launched`], and the backend receives
 //! [`Landed`].
 //!
 //! # Limits
-//! A flight owns a copy of the data it writes, unless the world keeps no contents.
+//! A flight owns a copy of the data that it writes, unless the world keeps no contents.
 //!
 //! # Example
-//! A write of 8192 bytes at 4096 becomes a change that writes them, or without contents one that makes the file grow to
+//! A write of 8192 bytes at 4096 becomes a change that writes them, or without contents a change that grows the file to
 //! 12 288 bytes.
 
 use super::image::Change;
@@ -41,7 +41,7 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Returns the complete effect on its file, or `None` if it has none or only makes earlier changes durable.
+    /// Returns the complete effect on the file, or `None` if the operation changes no data (reads, syncs).
     pub(super) fn into_change(self, keep_contents: bool) -> Option<Change> {
         let Flight { offset, len_bytes, data, .. } = self;
         match self.kind {
@@ -60,7 +60,7 @@ impl Flight {
 /// A flight under way.
 pub(super) struct Launched {
     pub(super) flight: Flight,
-    /// Rises with every launch.
+    /// Serial number of the launch, ascending.
     pub(super) serial: u64,
     /// For a sync: the file's next log serial when it was submitted.
     pub(super) sync_before: u64,

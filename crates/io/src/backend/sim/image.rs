@@ -1,14 +1,14 @@
 //! Contents of one file on a simulated disk: bytes in sparse pages, cheap to copy.
 //!
 //! # Why
-//! Every simulated file has two images, one that reads see and one that survives a crash, and they are mostly the same.
+//! Every simulated file has two images, one for reads and one that survives a crash, and they are mostly the same.
 //!
 //! # How it works
 //! Pages of [`PAGE_BYTES`] behind reference counts: a copy of an image shares all pages until one of the two writes. A
 //! page that was never written, or was discarded whole, takes no memory and reads as zeros.
 //!
 //! # Limits
-//! No lock: the world that owns the images has one.
+//! Images have no lock: the world that owns them has one.
 //!
 //! # Example
 //! Writing 4 bytes at 8190 makes pages 1 and 2; the length is then 8194. Discarding 4096 bytes at 8192 drops page 2;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Unit in which contents are kept.
+/// Length of the pages of contents.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 type Page = [u8; PAGE_BYTES];

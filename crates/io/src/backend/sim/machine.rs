@@ -1,13 +1,13 @@
 //! The state of a simulated world behind its lock: clock, disks, files, and the operations in flight.
 //!
 //! # Why
-//! All shared state of a world's shards changes here and in one order, so that the same seed gives the same run.
+//! All state that a world's shards share changes here, in one order, so the same seed gives the same run.
 //!
 //! # How it works
-//! An operation is launched into the device of its disk with a copy of the data it writes. The clock moves only in
-//! [`Machine::advance_to`]; operations that a device completes on the way *land*: faults are drawn, the files change,
-//! and the result (with the data read) lies ready for the shard that asked. No pointer of a caller enters this module.
-//! A run may limit how many operations land; the others wait, still in flight, until the clock is moved again.
+//! An operation is launched into the device of its disk with a copy of the data that it writes. The clock moves only in
+//! [`Machine::advance_to`]; operations that a device completes meanwhile *land*: faults are drawn, the files change,
+//! and the result (with the data read) is ready for the shard that asked. No pointer of a caller enters this module. A
+//! run may limit the number of operations that land; the others stay in flight until the clock is moved again.
 //!
 //! # Limits
 //! Operations on overlapping ranges take effect in the order in which they land.
@@ -32,14 +32,14 @@ use super::image::Change;
 use super::{SimConfig, SimConfigError};
 use crate::backend::{Kind, OpenOptions, explained};
 
-/// The thread that moves the clock when a shard waits.
+/// Which thread moves the clock when a shard waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// The waiting shard's: all shards are on one thread.
+    /// The waiting shard's thread: all shards are on one thread.
     Alone,
     /// None: the wait is only recorded, and a [`SimRuntime`](crate::SimRuntime) moves the clock.
     Noted,
-    /// That of the last shard to wait: every shard is on a thread of its own.
+    /// The thread of the last shard to wait: every shard has its own thread.
     Together,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Pace {
 #[derive(Default)]
 pub(super) struct Member {
     pub(super) ready: VecDeque<Landed>,
-    /// `Some` while it waits, with its deadline.
+    /// `Some` while the backend waits, with its deadline.
     pub(super) waiting: Option<Option<u64>>,
     pub(super) is_woken: bool,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Machine {
     flights: Slab<Launched>,
     serial: u64,
     pub(super) members: Slab<Member>,
-    /// Operations that have come back and not landed: none, unless a run stopped at a number of landed operations.
+    /// Completed operations that have not landed: none, unless a run stopped at a number of landed ones.
     landing: Vec<DeviceCompletion>,
     /// Operations that have landed since the world began.
     pub(crate) landed: u64,
@@ -109,8 +109,7 @@ impl Machine {
             self.check_disk(disk, found.is_none() && options.create_new).map_err(io::Error::from_raw_os_error)?;
         }
 
-        // A directory is a file without contents, so that syncing it costs as much as a sync. Names are durable at
-        // once.
+        // A directory is a file without contents, so that its sync costs as much as any. Names are durable at once.
         match (found, options.create_new || options.directory, disk) {
             (Some(file), ..) if options.directory => Ok(file),
             (Some(_), true, _) => refuse(libc::EEXIST, "it exists in the simulated world already"),
@@ -131,8 +130,8 @@ impl Machine {
         self.disks.get(disk).map_or(Ok(()), |disk| disk.check(is_change))
     }
 
-    /// Returns whether the state of a file's disk allows an operation that changes something, or one that does not; if
-    /// not, its error number.
+    /// Checks whether the state of a file's disk allows an operation that changes data (`is_change`) or one that does
+    /// not. If not, returns the error number.
     pub(super) fn check_state(&self, file: usize, is_change: bool) -> Result<(), i32> {
         self.files.get(file).map_or(Ok(()), |file| self.check_disk(file.disk, is_change))
     }
@@ -160,7 +159,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Ends the operations in flight on a disk with `errno`; each has happened or not.
+    /// Ends the operations in flight on a disk with `errno`; whether each took effect is drawn.
     fn abandon(&mut self, disk: usize, errno: i32) {
         let files = &self.files;
         let is_there = |launched: &Launched| files.get(launched.flight.file).is_some_and(|file| file.disk == disk);
@@ -222,7 +221,7 @@ impl Machine {
         if at <= last { at } else { at % (last + 1) / 4096 * 4096 }
     }
 
-    /// Lets what hangs into the device of the first disk on which anything does. Returns whether there is one.
+    /// Submits the hanging requests of the first disk that has any. Returns whether there is one.
     pub(super) fn release_hanging(&mut self) -> bool {
         let now_ns = self.now_ns;
         self.disks.iter_mut().any(|disk| disk.release(now_ns))
@@ -236,13 +235,13 @@ impl Machine {
         self.disks.iter().filter_map(|disk| disk.device.next_event_ns()).min()
     }
 
-    /// Moves the clock, and lands every operation that comes back until then. A time in the past counts as now.
+    /// Moves the clock, and lands every operation that completes until then. A time in the past counts as now.
     pub(crate) fn advance_to(&mut self, at_ns: u64) {
         self.advance_until_landed(at_ns, u64::MAX);
     }
 
-    /// Moves the clock as [`Machine::advance_to`]; once `enough` operations have landed since the world began, no more
-    /// do.
+    /// Moves the clock as [`Machine::advance_to`]; once `enough` operations have landed since the world began, no
+    /// further one lands.
     pub(crate) fn advance_until_landed(&mut self, at_ns: u64, enough: u64) {
         self.now_ns = self.now_ns.max(at_ns);
         let mut landing = std::mem::take(&mut self.landing);
@@ -250,7 +249,7 @@ impl Machine {
             disk.device.advance(self.now_ns, &mut landing);
         }
 
-        // Stable: completions of one instant land by disk, then in the order of their device.
+        // The sort is stable: completions of one instant land by disk, then in the order of their device.
         landing.sort_by_key(|completion| completion.at_ns);
         let room = usize::try_from(enough.saturating_sub(self.landed)).unwrap_or(usize::MAX);
         for completion in landing.drain(..room.min(landing.len())) {
@@ -280,8 +279,8 @@ impl Machine {
         }
     }
 
-    /// Applies an operation to its file after the device has done `moved` bytes of it. Returns the bytes moved, and the
-    /// data read.
+    /// Applies an operation to its file after the device has moved `moved` bytes. Returns the bytes moved, and the data
+    /// read.
     fn take_effect(&mut self, launched: Launched, moved: u32) -> Result<(u32, Vec<u8>), i32> {
         let Launched { flight, sync_before, .. } = launched;
         match flight.kind {
@@ -317,7 +316,7 @@ impl Machine {
         self.files.get_mut(file).ok_or(libc::EBADF)
     }
 
-    /// Makes a change visible. Without contents there is nothing to lose, so the change is durable at once.
+    /// Makes a change visible. Without contents a crash loses nothing, so the change is durable at once.
     fn apply(&mut self, file: usize, change: Change, is_durable: bool) -> Result<(), i32> {
         let is_durable = is_durable || !self.config.keep_contents;
         self.file(file)?.apply(change, is_durable);
@@ -405,7 +404,7 @@ impl Machine {
             return len_bytes;
         }
         self.dice.counters.short_transfers += 1;
-        // At least one sector, and not all of them.
+        // At least one sector, but not all.
         (1 + self.dice.below(u64::from(count) - 1) as u32) * self.sector_bytes()
     }
 
@@ -425,8 +424,8 @@ impl Machine {
         growth_bytes > 0 && self.files.used_bytes(file.disk).saturating_add(growth_bytes) > limit_bytes
     }
 
-    /// Crashes: operations in flight end with `EIO` (and may have been written in part), volatile contents are lost,
-    /// and the devices restart.
+    /// Crashes the world: operations in flight end with `EIO` (and may have been written in part), volatile contents
+    /// are lost, and the devices restart.
     pub(super) fn crash(&mut self) {
         self.boot += 1;
         self.dice.counters.crashes += 1;

@@ -1,16 +1,16 @@
 //! The backend of one shard of a simulated world.
 //!
 //! # Why
-//! The world keeps only copies of data; the callers' memory, and with it everything unsafe, stays with the shard whose
+//! The world keeps only copies of data; the callers' memory, and with it all unsafe code, stays with the shard whose
 //! operations use it.
 //!
 //! # How it works
 //! `submit` copies the data to write out of the caller's memory (unless the world keeps no contents) and launches the
 //! operation; `reap` copies the data read into it. Between the two, the memory is not touched. `wait` moves the world's
-//! clock, or has it moved.
+//! clock, or waits for a thread that does.
 //!
 //! # Limits
-//! After a crash of the world a backend is dead: it returns its operations in flight and refuses all others.
+//! After a crash of the world, its backends return their operations in flight and refuse all others.
 //!
 //! # Example
 //! ```
@@ -62,7 +62,7 @@ pub struct SimBackend {
     member: usize,
     boot: u64,
     capacity: usize,
-    /// Whether written data must be copied.
+    /// Whether the world keeps contents.
     keep_contents: bool,
     files: FileTable<OpenFile>,
     operations: Slab<Operation>,
@@ -106,12 +106,12 @@ impl SimBackend {
         }
     }
 
-    /// Returns its number in the world.
+    /// Returns the backend's number in the world.
     pub(crate) fn member(&self) -> usize {
         self.member
     }
 
-    /// Checks `operation` and makes a flight of it.
+    /// Checks `operation` and returns its flight.
     ///
     /// # Safety
     /// The operation's memory must be valid, and no other code may touch it until the call returns.
@@ -157,7 +157,7 @@ impl SimBackend {
         Ok(Flight { member: self.member, key: 0, file, kind, offset, len_bytes: total_bytes, data, is_dsync })
     }
 
-    /// Waits for the operations in flight, moving the clock whatever other shards do.
+    /// Waits for the operations in flight. Moves the clock even if other shards have work.
     fn land_everything(&mut self) {
         loop {
             self.reap(&mut |_| {});
@@ -165,7 +165,8 @@ impl SimBackend {
             let next_ns = machine.next_event_ns();
             match next_ns {
                 Some(at_ns) if !self.operations.is_empty() => machine.advance_to(at_ns),
-                // What hangs ends before its shard does: its number would be another operation's in the next life.
+                // Hanging requests must end before their shard: their keys would name other operations of its
+                // successor.
                 None if !self.operations.is_empty() && machine.release_hanging() => {}
                 _ => return,
             }
@@ -184,7 +185,7 @@ impl SimBackend {
 }
 
 // SAFETY: written data is copied inside `submit`, read data just before its completion is passed to the sink; the entry
-// of `operations` is removed with it, so a key comes back once. `drop` touches memory of operations in flight, then
+// of `operations` is removed with it, so each key is returned once. `drop` touches memory of operations in flight, then
 // ends.
 unsafe impl Backend for SimBackend {
     fn name(&self) -> &'static str {
@@ -212,6 +213,7 @@ unsafe impl Backend for SimBackend {
             is_block_device: false,
             device: disk as u64,
         };
+
         let write = options.write || options.create_new;
         let open = OpenFile { file, write, align_bytes, dsync: options.dsync };
         Ok(OpenedFile::new(Arc::new(SharedOpenFile { world: Arc::clone(&self.shared), boot: self.boot, open }), info))
@@ -361,7 +363,7 @@ impl Drop for SimBackend {
     fn drop(&mut self) {
         self.land_everything();
         self.shared.machine().members.try_remove(self.member);
-        // The others may be waiting only for this one.
+        // The other shards may be waiting only for this one.
         self.shared.changed.notify_all();
     }
 }

@@ -2,28 +2,29 @@
 //!
 //! # Why
 //! Code that runs above a shard (a cache, a store, a scheduler policy) is hard to test against a real disk, which is
-//! slow, does not fail when a test needs it, and never does the same twice. In a [`SimWorld`] whole shards run,
-//! executor, timers, I/O queues and files, in virtual time: ten seconds pass in milliseconds, disks lose writes as
-//! often as configured, the power fails between any two operations, and the same seed repeats all of it.
+//! slow, does not fail on demand, and never repeats a run. In a [`SimWorld`] whole shards run, executor, timers, I/O
+//! queues and files, in virtual time: ten seconds pass in milliseconds, disks lose writes as often as configured, the
+//! power fails between any two operations, and the same seed repeats the whole run.
 //!
 //! # How it works
 //! A world has one clock, some disks (device models of `plimsoll-sim`) and the files on them. Each shard gets a
 //! [`SimBackend`] from [`SimWorld::backend`]. Computing takes no virtual time. The clock moves to the next event when
 //! shards wait:
 //!
-//! * under a [`SimRuntime`](crate::SimRuntime): when no shard has anything to do at this instant. All shards are on one
-//!   thread, and the run is deterministic. Use this for several shards.
-//! * with a [`Shard`](crate::Shard) or [`Reactor`](crate::Reactor) alone: in its `wait`, at once.
+//! * under a [`SimRuntime`](crate::SimRuntime): when no shard has work at this instant. All shards are on one thread,
+//!   and the run is deterministic. Use this for several shards.
+//! * with a single [`Shard`](crate::Shard) or [`Reactor`](crate::Reactor): in its `wait`, at once.
 //! * with [`SimWorld::for_threads`], one thread per shard (as `--backend sim` runs a [`Runtime`](crate::Runtime)): when
-//!   the last of the threads waits. Not deterministic: the system's scheduler takes part.
+//!   the last of the threads waits. Not deterministic, because of the system's scheduler.
 //!
-//! Contents exist twice: as reads see them, and as they survive [`SimWorld::crash`]; a sync carries the first into the
-//! second. The comments in the source (`files.rs`) define what is durable when: in short, as POSIX says, not as ext4
-//! happens to do.
+//! Contents exist twice: as reads see them, and as they survive [`SimWorld::crash`]; a sync copies the first to the
+//! second. The comments in the source (`files.rs`) define when a change is durable: as POSIX specifies, not as ext4
+//! implements it.
 //!
-//! Faults occur at random ([`SimFaults`], for all disks or one) or when a test decides: the power fails
-//! ([`SimWorld::crash`]; [`SimRuntime::block_on_until_landed`](crate::SimRuntime::block_on_until_landed) stops after
-//! every single operation, to try all of them), a disk gets slow, dies or is pulled out ([`SimWorld::set_disk_state`]).
+//! Faults occur at random ([`SimFaults`], for all disks or one) or on a test's command: the power fails
+//! ([`SimWorld::crash`]; [`SimRuntime::block_on_until_landed`](crate::SimRuntime::block_on_until_landed) stops after a
+//! given number of operations, so that a test can try each), a disk becomes slow, fails or is removed
+//! ([`SimWorld::set_disk_state`]).
 //!
 //! # Limits
 //! No directories, no removal; every path exists once created. Direct I/O requires sector-aligned offsets, lengths and
@@ -86,8 +87,8 @@ pub use member::SimBackend;
 /// One disk of a simulated world.
 #[derive(Clone, Debug, Default)]
 pub struct SimDisk {
-    /// Files whose path begins with this are on this disk (the longest such mount counts; the empty one takes every
-    /// path).
+    /// Files whose path begins with this are on this disk. The longest such mount counts; the empty one matches every
+    /// path.
     pub mount: PathBuf,
     /// The model of the disk's behaviour.
     pub spec: DeviceSpec,
@@ -100,14 +101,14 @@ pub struct SimConfig {
     pub seed: u64,
     /// The disks; at least one.
     pub disks: Vec<SimDisk>,
-    /// Unit that a disk writes whole or not at all: 512 or 4096 bytes. Also the alignment of direct I/O.
+    /// Unit that a disk writes wholly or not at all: 512 or 4096 bytes. Also the alignment of direct I/O.
     pub sector_bytes: u32,
     /// The faults; [`SimWorld::set_faults`] changes them during a run.
     pub faults: SimFaults,
     /// Whether files keep their contents. If not, they keep only their lengths: reads return zeros, and a write costs
-    /// neither memory nor copying. That is for long runs that measure times and rates. Written data and metadata are
+    /// neither memory nor a copy. This is for long runs that measure times and rates. Written data and metadata are
     /// lost at once, so nothing can be recovered from such a disk (lengths survive a crash, synced or not), and lost,
-    /// misdirected and torn writes cannot be told from others.
+    /// misdirected and torn writes have no visible effect.
     pub keep_contents: bool,
 }
 
@@ -130,7 +131,7 @@ impl Default for SimConfig {
 pub enum SimConfigError {
     /// There is no disk.
     NoDisks,
-    /// Sectors of another size than 512 or 4096 bytes.
+    /// The sector size is neither 512 nor 4096 bytes.
     SectorBytes(u32),
     /// A probability below 0, above 1, or NaN.
     Probability {
@@ -141,7 +142,7 @@ pub enum SimConfigError {
     Disk {
         /// Number of the disk, from 0.
         number: usize,
-        /// The fault in it.
+        /// The reason.
         why: String,
     },
     /// The world has no disk of this number.
@@ -179,7 +180,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
-        // Every change is whole before anything can panic.
+        // Every change is complete before any code can panic.
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -197,8 +198,8 @@ impl SimWorld {
         SimWorld::with_pace(config, Pace::Alone)
     }
 
-    /// Returns a world whose shards are on a thread each. The clock moves when all of them wait; when no event is left,
-    /// they sleep until a call from outside wakes one. Make the backends of all shards before the first of them waits.
+    /// Returns a world whose shards have one thread each. The clock moves when all of them wait; when no event is left,
+    /// they sleep until a call from outside wakes one. Make the backends of all shards before the first shard waits.
     ///
     /// # Errors
     /// See [`SimConfigError`].
@@ -230,7 +231,7 @@ impl SimWorld {
         self.0.machine().now_ns
     }
 
-    /// Replaces the faults of all disks that have no faults of their own.
+    /// Replaces the faults of all disks without their own faults.
     ///
     /// # Errors
     /// [`SimConfigError::Probability`]; then nothing has changed.
@@ -240,8 +241,8 @@ impl SimWorld {
         Ok(())
     }
 
-    /// Gives disk number `disk` (from 0, in the order of [`SimConfig::disks`]) faults of its own instead of the
-    /// world's; `None` gives it the world's again. They also apply at a crash.
+    /// Sets the own faults of disk number `disk` (from 0, in the order of [`SimConfig::disks`]), which replace the
+    /// world's; `None` restores the world's. They also apply at a crash.
     ///
     /// # Errors
     /// [`SimConfigError::Probability`], [`SimConfigError::UnknownDisk`]; then nothing has changed.
@@ -252,8 +253,8 @@ impl SimWorld {
 
     /// Sets the state of disk number `disk` (from 0, in the order of [`SimConfig::disks`]), until it is set again; a
     /// crash of the world does not change it. All disks begin [`Healthy`](SimDiskState::Healthy). A disk that returns
-    /// after it was failed or gone has the contents of the moment it left. Operations in flight at that moment have
-    /// ended with the error, and have happened or not (see [`SimFaults::unsynced_kept_probability`]).
+    /// after it was failed or gone has the contents of the moment when it left. Operations in flight at that moment
+    /// ended with the error, and took effect or not (see [`SimFaults::unsynced_kept_probability`]).
     ///
     /// # Errors
     /// [`SimConfigError::UnknownDisk`], [`SimConfigError::Disk`] for a factor that is out of range; then nothing has
@@ -264,9 +265,9 @@ impl SimWorld {
         Ok(())
     }
 
-    /// Returns how many operations have come back from the disks since the world began, whatever their result. (A
-    /// request of a shard may be several.) Operations refused without reaching a disk, or ended because of a crash or
-    /// because their disk left, do not count.
+    /// Returns the number of operations that have completed on the disks since the world began, with any result. (A
+    /// request of a shard may be several operations.) Operations refused without reaching a disk, or ended because of a
+    /// crash or because their disk left, do not count.
     #[must_use]
     pub fn landed(&self) -> u64 {
         self.0.machine().landed
@@ -279,8 +280,8 @@ impl SimWorld {
     }
 
     /// Cuts and restores the power: operations in flight end with `EIO`, files hold their durable contents (and the
-    /// part of the rest that [`SimFaults`] decides). Backends made before are dead: they end every operation with
-    /// `EIO`. Drop them, and begin again with new ones. The clock continues.
+    /// part of the rest that [`SimFaults`] decides). Backends made before end every operation with `EIO`: drop them,
+    /// and make new ones. The clock continues.
     pub fn crash(&self) {
         self.0.machine().crash();
         self.0.changed.notify_all();

@@ -1,13 +1,13 @@
-//! Entries of the ring, and whose completion is whose.
+//! Entries of the ring, and the operations to which completions belong.
 //!
 //! # Why
-//! Each kind of operation has an entry of its own, and memory of a registered region another.
+//! Each kind of operation has its own entry, and a transfer with registered memory another.
 //!
 //! # How it works
 //! Pure functions. [`OWN_KEY`] marks the ring's own entries.
 //!
 //! # Limits
-//! Operations have passed `validate`.
+//! Operations must have passed `validate`.
 //!
 //! # Example
 //! A read into registered memory is a `ReadFixed`, any other contiguous one a `Read`.
@@ -59,7 +59,7 @@ pub(super) fn transfer_entry(operation: &Operation, file: Fd, region: Option<u16
             let mode = if keep_size { libc::FALLOC_FL_KEEP_SIZE } else { 0 };
             opcode::Fallocate::new(file, len_bytes).offset(offset).mode(mode).build()
         }
-        // The helper sets lengths, and `validate` refuses transfers without memory: not reached, and harmless.
+        // Not reached, and harmless: the helper sets lengths, and `validate` refuses transfers without memory.
         (Kind::SetLen { .. }, ..) | (Kind::Read | Kind::Write, Memory::None, _) => opcode::Nop::new().build(),
     }
 }

@@ -1,13 +1,13 @@
-//! Making a ring: with the best flags that this kernel takes.
+//! Makes a ring with the best flags that this kernel accepts.
 //!
 //! # Why
-//! The later the kernel posts completions, the less it interrupts the thread; older kernels cannot wait.
+//! The later the kernel posts completions, the less it interrupts the thread; older kernels cannot defer them.
 //!
 //! # How it works
-//! [`set_up`] tries sets of flags in turn, and takes the next where the kernel says `EINVAL`.
+//! [`set_up`] tries sets of flags in turn. If the kernel answers `EINVAL`, it tries the next set.
 //!
 //! # Limits
-//! That a ring was made does not say that it may be entered.
+//! A sandbox may allow making a ring and forbid entering it.
 //!
 //! # Example
 //! Linux 5.19 refuses [`RingFlags::Deferred`] and takes [`RingFlags::Cooperative`].
@@ -16,13 +16,13 @@ use std::io;
 
 use io_uring::IoUring;
 
-/// Most operations at once: the kernel's largest submission queue.
+/// Most operations taken at once: the kernel's largest submission queue.
 pub const ENTRIES_MAX: u32 = 32_768;
 
 /// The time at which the kernel posts completions: the later, the less it interrupts the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RingFlags {
-    /// When the ring's one thread asks. Linux 6.1.
+    /// When the ring's one thread asks for them. Linux 6.1.
     Deferred,
     /// At the thread's next system call, without an interrupt between processors. Linux 5.19.
     Cooperative,
@@ -30,10 +30,10 @@ pub(super) enum RingFlags {
     Plain,
 }
 
-/// All flags, the best first.
+/// All sets of flags, best first.
 pub(super) const FLAGS: [RingFlags; 3] = [RingFlags::Deferred, RingFlags::Cooperative, RingFlags::Plain];
 
-/// Returns a ring with the first of `flags` that this kernel takes.
+/// Returns a ring with the first of `flags` that this kernel accepts.
 pub(super) fn set_up(entries: u32, flags: &[RingFlags]) -> io::Result<IoUring> {
     // At most `entries` operations are under way, so their completions, and the ring's own, always have room.
     let completions = entries.saturating_mul(4).min(2 * ENTRIES_MAX);

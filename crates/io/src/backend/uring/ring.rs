@@ -1,14 +1,14 @@
 //! The ring, entered by a registered descriptor.
 //!
 //! # Why
-//! In a program with threads each look-up of a descriptor costs time, and a ring is entered once a turn or more.
+//! In a program with threads each look-up of a descriptor costs time, and a shard enters its ring at least once a turn.
 //!
 //! # How it works
 //! The descriptor is registered with the thread (Linux 5.18, at most sixteen per thread). The crate `io_uring` keeps
-//! its number in the [`Submitter`], which borrows the ring: so [`Ring`] owns both, the ring on the heap.
+//! the registered number in the [`Submitter`], which borrows the ring, so [`Ring`] owns both, the ring on the heap.
 //!
 //! # Limits
-//! If the registration fails, every enter looks the descriptor up. No other thread can use the number.
+//! If the registration fails, every enter looks up the descriptor. No other thread can use the number.
 //!
 //! # Example
 //! In a process with two threads, an enter that does nothing takes 280 ns by the descriptor and 180 ns by the number (a
@@ -67,7 +67,7 @@ impl Ring {
         unsafe { self.ring().completion_shared() }
     }
 
-    /// Enters the kernel: hands over new entries, makes it post the completions that it holds back, and waits for
+    /// Enters the kernel: submits new entries, makes the kernel post the completions that it holds back, and waits for
     /// `want` completions. Returns the number of entries taken.
     pub(super) fn enter(&mut self, want: usize) -> io::Result<usize> {
         self.count();

@@ -1,18 +1,18 @@
-//! The CPU time of a read, by its path to the kernel.
+//! The CPU time of a read, by its interface to the kernel.
 //!
 //! # Why
-//! A disk of a million operations per second takes more processors than many machines have. How many depends on the way
-//! of submission, the kernel and its mitigations, not on the disk.
+//! A disk of a million operations per second needs more processors than many machines have. Their number depends on the
+//! interface, the kernel and its mitigations, not on the disk.
 //!
 //! # How it works
 //! Reads single blocks at random places of an unlinked scratch file, past the page cache. Through io_uring and Linux
-//! AIO, [`READS_AT_A_TIME`] are under way and one call replaces all completed ones; by `pread` one follows the other.
-//! The result is the CPU time of the whole process over a sample, divided by the reads in it. A sample begins and ends
-//! with no read under way.
+//! AIO, [`READS_AT_A_TIME`] reads are under way and one call replaces all completed ones; through `pread`, reads follow
+//! one another. The result is the CPU time of the whole process over a sample, divided by the reads in it. A sample
+//! begins and ends with no read under way.
 //!
 //! # Limits
-//! No other code of this process may work meanwhile. Kernel work in interrupts is not counted. On a slow disk fewer
-//! reads come back per call, and they cost more.
+//! No other code of this process may run meanwhile. Kernel work in interrupts is not counted. On a slow disk fewer
+//! reads complete per call, and they cost more.
 //!
 //! # Example
 //! 3 samples of 100 ms through io_uring on a disk of 100 000 reads per second: 10 000 reads each, in 25 ms of CPU time:
@@ -32,12 +32,12 @@ use crate::sys::rusage::process_cpu_ns;
 
 /// Reads under way through an asynchronous interface.
 pub const READS_AT_A_TIME: u32 = 32;
-/// Bytes that [`probe_reads`] writes: the size of the scratch file that it reads.
+/// Most bytes that [`probe_reads`] writes: the size of the scratch file that it reads.
 pub const READ_FILE_BYTES: u64 = 64 << 20;
-/// Longest time to write it, in nanoseconds: on a slow disk the file ends up shorter.
+/// Longest time to write the scratch file, in nanoseconds. On a slow disk the file is shorter.
 const FILL_NS: u64 = 1_000_000_000;
 
-/// A path of a read to the kernel.
+/// An interface of a read to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadPath {
     /// io_uring.
@@ -100,8 +100,10 @@ fn sampled(
 ) -> io::Result<ReadCost> {
     let mut reader = Reader::prepare(directory, path)?;
     let mut cpu_ns_per_read = Vec::new();
-    // The first reads find cold caches and an unused ring.
+
+    // Warm up: the first reads find cold caches and an unused ring.
     reader.read_until(now_ns().saturating_add(sample_ns / 10), is_stopped)?;
+
     for _ in 0..samples {
         let (begun, cpu_begin_ns) = (reader.begun, process_cpu_ns());
         reader.read_until(now_ns().saturating_add(sample_ns), is_stopped)?;
@@ -111,13 +113,14 @@ fn sampled(
         let cpu_ns = process_cpu_ns().saturating_sub(cpu_begin_ns);
         cpu_ns_per_read.push(cpu_ns as f64 / (reader.begun - begun).max(1) as f64);
     }
+
     Ok(ReadCost { cpu_ns_per_read, reads: reader.begun, block_bytes: reader.scratch.block_bytes() })
 }
 
 /// Reads blocks of a scratch file. The backend is dropped before the blocks that it reads into, and its drop waits for
 /// the reads.
 struct Reader {
-    /// `None`: by `pread`.
+    /// `None` for `pread`.
     backend: Option<Box<dyn Backend>>,
     scratch: Scratch,
     /// One per read under way.
@@ -155,9 +158,8 @@ impl Reader {
         Ok(Self { backend, scratch, blocks, free, places, begun: 0, random: 0x9E37_79B9_7F4A_7C15 })
     }
 
-    /// Returns the offset of the next read.
     fn next_offset(&mut self) -> u64 {
-        // xorshift64 (Marsaglia 2003): any spread over the file will do.
+        // xorshift64 (Marsaglia 2003); any spread over the file is good enough.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -199,6 +201,7 @@ impl Reader {
             let (Some(backend), Some(block)) = (&mut self.backend, self.blocks.get_mut(index)) else { return Ok(()) };
             let memory = Memory::Contiguous { ptr: block.as_mut_ptr(), len_bytes, region: None };
             let read = Operation { key: index as u64, file: self.scratch.id, kind: Kind::Read, offset, memory };
+
             // SAFETY: the block holds `len_bytes` bytes and belongs to this value; `index` has left `free`, so no other
             // read uses it and no code touches it until its completion has put `index` back; it is freed only after the
             // drop of `self.backend`, which waits for all completions, even after an error.
@@ -215,7 +218,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Submits the begun reads, and waits until one has come back.
+    /// Submits the begun reads, and waits until one has completed.
     fn reap(&mut self) -> io::Result<()> {
         let len_bytes = self.scratch.block_bytes();
         let (free, mut checked) = (&mut self.free, Ok(()));
@@ -225,7 +228,7 @@ impl Reader {
         }
         backend.wait(None)?;
         backend.reap(&mut |completion| {
-            // The key is an index of this reader's.
+            // The key is an index of `blocks`.
             free.push(completion.key as usize);
             if let Err(error) = check_read(completion.result, len_bytes) {
                 checked = Err(error);

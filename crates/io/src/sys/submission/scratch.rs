@@ -1,7 +1,7 @@
 //! The scratch file of a probe.
 //!
 //! # Why
-//! A probe must not leave anything behind, whatever happens to it, and must never write to an existing file.
+//! A probe must not leave data behind, even if it is killed, and must never write to an existing file.
 //!
 //! # How it works
 //! The file is created exclusively, opened a second time for calls that bypass the backend, and then unlinked, before a
@@ -30,7 +30,7 @@ const BLOCK_BYTES: u32 = 4096;
 /// Bytes discarded with one call; scratch files are filled in pieces of this size, too.
 pub(super) const PIECE_BYTES: u32 = 1 << 20;
 
-/// An unlinked file for direct I/O: it is freed with its last handle, whatever happens.
+/// An unlinked file for direct I/O: the system frees it with its last handle.
 pub(super) struct Scratch {
     /// For calls that bypass the backend.
     pub(super) file: File,
@@ -47,7 +47,7 @@ impl Scratch {
         let (id, info) = backend.open(&path, &options)?;
         let flags = libc::O_DIRECT | libc::O_NOFOLLOW;
         let file = std::fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
-        // Before any error is returned.
+        // Unlink before any error is returned.
         std::fs::remove_file(&path)?;
         Ok(Self { file: file?, id, info })
     }
@@ -56,11 +56,11 @@ impl Scratch {
         self.info.offset_align_bytes.max(BLOCK_BYTES)
     }
 
-    /// Returns memory suitable for direct I/O, filled such that no disk can treat it as zeros.
+    /// Returns memory suitable for direct I/O, filled with data that no disk can compress or treat as zeros.
     pub(super) fn data(&self, len_bytes: u32) -> io::Result<AlignedBuf> {
         let align_bytes = self.info.memory_align_bytes.max(BLOCK_BYTES) as usize;
         let mut data = AlignedBuf::with_align(len_bytes as usize, align_bytes)?;
-        // xorshift64 (Marsaglia 2003); any stream that does not compress will do.
+        // xorshift64 (Marsaglia 2003); any stream that does not compress is good enough.
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         for bytes in data.chunks_mut(8) {
             state ^= state << 13;
@@ -71,8 +71,8 @@ impl Scratch {
         Ok(data)
     }
 
-    /// Writes up to `pieces` pieces from the start on, at least one, until `end_ns` (0: all), and makes them durable.
-    /// Returns the bytes written.
+    /// Writes up to `pieces` pieces from the start on, at least one, until `end_ns` (0 for no end), and makes them
+    /// durable. Returns the bytes written.
     pub(super) fn fill(&self, pieces: u32, end_ns: u64) -> io::Result<u64> {
         let piece_bytes = PIECE_BYTES.next_multiple_of(self.block_bytes());
         let data = self.data(piece_bytes)?;
@@ -97,7 +97,7 @@ pub(super) mod tests {
     use crate::backend::pool::PoolBackend;
     use crate::skip::skip;
 
-    /// A directory of its own, and whether it is empty when all is over.
+    /// A directory of one test, removed when dropped.
     pub(crate) struct Directory(pub(crate) PathBuf);
 
     impl Directory {

@@ -1,8 +1,8 @@
-//! The cost of a flush and of giving space back.
+//! The cost of a flush and of a discard.
 //!
 //! # Why
-//! A commit log waits for a flush at every commit, and a store that deletes much discards much. Both take the disk's
-//! time away from reads, on some disks for milliseconds.
+//! A commit log waits for a flush at every commit, and a store that deletes much discards much. Both delay the disk's
+//! reads, on some disks by milliseconds.
 //!
 //! # How it works
 //! Times one call after the other: `fdatasync` after a direct overwrite, `fallocate(PUNCH_HOLE)` on a scratch file,
@@ -36,14 +36,14 @@ use crate::backend::{Backend, FileId, FileInfo, Kind, Memory, OpenOptions, Opera
 /// Blocks that [`probe_flush`] overwrites in turn.
 const FLUSH_BLOCKS: u32 = 64;
 
-/// The cost of giving space back.
+/// The cost of a discard.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DiscardCost {
     /// Bytes of each piece: 1 MiB.
     pub piece_bytes: u32,
-    /// Cost of a piece, with the way to a helper thread and back, some microseconds.
+    /// Cost of a piece, including the way to a helper thread and back, some microseconds.
     pub piece: OperationCost,
-    /// Bytes given back per second, one piece at a time.
+    /// Bytes discarded per second, one piece at a time.
     pub bytes_per_s: f64,
 }
 
@@ -77,8 +77,8 @@ pub fn probe_discard(directory: &Path, limits: ProbeLimits) -> io::Result<Discar
 }
 
 /// Measures discarding (`BLKDISCARD`) for each MiB of `range_bytes` of a block device. **The data there is lost.**
-/// Discards only whole pieces of 1 MiB from the start of the range, as many as `limits` allow, and touches nothing else
-/// on the device. Claims the device meanwhile, so that it cannot be mounted.
+/// Discards only whole pieces of 1 MiB from the start of the range, as many as `limits` allow, and does not change the
+/// rest of the device. Claims the device meanwhile, so that it cannot be mounted.
 ///
 /// # Errors
 /// `InvalidInput` if `device` is not a block device, or the range holds no whole MiB, is not aligned to the device's

@@ -1,4 +1,4 @@
-//! A `/sys` of the tests' own, in the temporary directory; removed when dropped.
+//! A `/sys` tree for tests, in the temporary directory; removed when dropped.
 //!
 //! Directories are in `devices/`, as in the kernel's tree, and links lead there.
 
@@ -9,7 +9,7 @@ use std::{fs, io};
 pub(in crate::sys) struct Tree(PathBuf);
 
 impl Tree {
-    /// Returns an empty tree. `name` is a test's own.
+    /// Returns an empty tree. `name` must be unique to the test.
     pub(in crate::sys) fn new(name: &str) -> io::Result<Tree> {
         let root = std::env::temp_dir().join(format!("plimsoll-sysfs-{}-{name}", std::process::id()));
         fs::create_dir_all(root.join("devices"))?;
@@ -41,7 +41,6 @@ impl Tree {
         &self.0
     }
 
-    /// Adds a whole disk.
     pub(in crate::sys) fn disk(&self, name: &str, major: u32, minor: u32, size_bytes: u64) -> io::Result<()> {
         self.link(&format!("block/{name}"), &format!("devices/{name}"))?;
         self.device(name, name, major, minor, size_bytes)

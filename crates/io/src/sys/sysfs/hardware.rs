@@ -1,19 +1,19 @@
 //! The hardware of a disk: model, firmware, size, link, and whether its data outlives the machine.
 //!
 //! # Why
-//! A figure belongs to a model with a firmware on a link of some width; without them it cannot be compared. In a cloud
-//! the model also tells whether the data is lost when the instance stops, and whether the rate is on credit.
+//! A figure can be compared only with the model, firmware and link width with which it was measured. In a cloud the
+//! model also shows whether the data is lost when the instance stops, and whether the rate depends on credit.
 //!
 //! # How it works
 //! `block/DISK/device` is the device behind the disk (for NVMe its controller), `device/device` the device to which
-//! that is attached: for NVMe the PCI function, which knows its link. A link carries GT/s times lanes bits per second,
-//! less its encoding: 8 of 10 bits are data at 2.5 and 5 GT/s, 128 of 130 at 8 to 32, 236 of 256 bytes from 64 on (PCI
-//! Express base specification).
+//! that is attached: for NVMe the PCI function, which reports its link. A link carries GT/s times lanes bits per
+//! second, less its encoding: 8 of 10 bits are data at 2.5 and 5 GT/s, 128 of 130 at 8 to 32, 236 of 256 bytes from 64
+//! on (PCI Express base specification).
 //!
 //! # Limits
 //! The link is that of the disk's own port; a switch above it may be narrower. Protocol headers take some per cent
-//! more. With NVMe multipath a disk hangs on a subsystem instead of a controller, and the link is unknown. A list maps
-//! models to clouds ([`Keeping`]); models not on it are [`Keeping::Unknown`].
+//! more. With NVMe multipath a disk belongs to a subsystem instead of a controller, and the link is unknown. A list
+//! maps models to clouds ([`Keeping`]); models not on it are [`Keeping::Unknown`].
 //!
 //! # Example
 //! An `Amazon EC2 NVMe Instance Storage` at `8.0 GT/s PCIe` with 4 lanes: 8e9 x 4 x 128 / 130 / 8 = 3 938 461 538 bytes
@@ -40,15 +40,15 @@ pub struct Hardware {
     pub keeping: Keeping,
 }
 
-/// Whether the data on a disk outlives the (virtual) machine, as far as its model tells.
+/// Whether the data on a disk outlives the (virtual) machine, according to its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keeping {
-    /// The model does not tell; usual outside of clouds.
+    /// The model does not show it; usual outside clouds.
     #[default]
     Unknown,
-    /// A disk of the host: its data is lost when the instance stops.
+    /// A disk of the host. Its data is lost when the instance stops.
     Ephemeral,
-    /// A volume behind the network: it outlives the instance; its rate is often limited, with a burst on credit.
+    /// A volume behind the network. It outlives the instance; its rate is often limited, with bursts on credit.
     Network,
 }
 
@@ -92,8 +92,8 @@ fn keeping(model: &str) -> Keeping {
     }
 }
 
-/// Speeds of PCIe generations 1 to 6: as the kernel writes them, in megatransfers per second and lane, and the part of
-/// the bytes on the wire that is data.
+/// Speeds of PCIe generations 1 to 6: the kernel's text, megatransfers per second and lane, and the fraction of the
+/// bytes on the wire that is data.
 const LINK_SPEEDS: [(&str, u64, (u64, u64)); 6] = [
     ("2.5", 2_500, (8, 10)),
     ("5.0", 5_000, (8, 10)),

@@ -27,7 +27,7 @@ pub struct Raid {
     pub name: String,
     /// `raid0`, `raid1`, `raid4`, `raid5`, `raid6`, `raid10`, `linear`.
     pub level: String,
-    /// Bytes that lie on a member before the next one follows; `None` if not striped (raid1) or unknown.
+    /// Consecutive bytes on one member before the next one; `None` if not striped (raid1) or unknown.
     pub chunk_bytes: Option<u64>,
     /// Number of members of the complete array, including missing ones. `None` if the kernel does not report it.
     pub disks: Option<u32>,
@@ -40,7 +40,7 @@ pub struct Raid {
 pub struct Member {
     /// The disk or partition that is the member: `nvme0n1p1`.
     pub name: String,
-    /// The whole disk on which it is.
+    /// The whole disk of the member.
     pub disk: String,
     /// Size of the member (not of its disk) in bytes; `None` if the kernel does not report it.
     pub size_bytes: Option<u64>,
@@ -48,7 +48,8 @@ pub struct Member {
     pub model: Option<String>,
 }
 
-/// Returns the array that `name` is, is a partition of, or lies on; the topmost of several. `None` if there is none.
+/// Returns the array that `name` is, is a partition of, or is built on; the topmost of several. `None` if there is
+/// none.
 #[must_use]
 pub fn raid(root: &Path, name: &str) -> Option<Raid> {
     raid_within(root, name, DEPTH_MAX)
@@ -84,7 +85,7 @@ pub fn backing_file(root: &Path, name: &str) -> Option<PathBuf> {
     text(&root.join("block").join(disk_of(root, name)).join("loop"), "backing_file").map(PathBuf::from)
 }
 
-/// Returns the devices made of `name` (a disk or a partition): arrays, LVM volumes, caches. Sorted.
+/// Returns the devices built on `name` (a disk or a partition): arrays, LVM volumes, caches. Sorted.
 #[must_use]
 pub fn holders(root: &Path, name: &str) -> Vec<String> {
     sorted(names_in(&root.join("class/block").join(name).join("holders")))
@@ -97,7 +98,7 @@ pub fn partitions(root: &Path, disk: &str) -> Vec<String> {
     sorted(names_in(&directory).into_iter().filter(|name| directory.join(name).join("partition").exists()).collect())
 }
 
-/// Returns the parts of which `name` (a disk or a partition) is made, sorted; empty for a disk at the bottom.
+/// Returns the devices directly below `name` (a disk or a partition), sorted; empty for a disk at the bottom.
 #[must_use]
 pub fn below(root: &Path, name: &str) -> Vec<String> {
     let own = names_in(&root.join("class/block").join(name).join("slaves"));
