@@ -1,7 +1,7 @@
 //! The functions that replace libc's.
 //!
-//! Each does what libc's does and returns the same. Programs may call them from anywhere. A call on an unmanaged file
-//! continues after one look into the table of descriptors.
+//! Each has the effect and the result of libc's function. Programs may call them from anywhere. A call on an unmanaged
+//! file continues after one look-up in the table of descriptors.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,7 @@ use crate::{copies, errno, names, real, state};
 compile_error!("offsets of 64 bits are taken for granted: build it for a 64-bit machine");
 
 /// Reads from the page cache into `parts`, without waiting for the disk. Returns 0 bytes at the end of the file, and
-/// `None` if nothing is cached or the cache cannot be asked.
+/// `None` if no byte is cached or the kernel does not support the query.
 fn try_cached(managed: Managed, parts: &[iovec], offset: Option<off_t>) -> Option<size_t> {
     let Managed { fd, entry, .. } = managed;
     if entry.has(DIRECT | NO_NOWAIT) || !state::is_awake() {
@@ -28,7 +28,7 @@ fn try_cached(managed: Managed, parts: &[iovec], offset: Option<off_t>) -> Optio
     let result =
         unsafe { real::preadv64v2(fd, parts.as_ptr(), parts.len() as c_int, offset.unwrap_or(-1), libc::RWF_NOWAIT) };
     let Ok(bytes) = size_t::try_from(result) else {
-        // Keep trying after EINVAL: it is about this call's arguments, and the next call has others.
+        // Keep trying after EINVAL: it is about this call's arguments only.
         if matches!(errno::get(), libc::EOPNOTSUPP | libc::ENOSYS) {
             entry.flags.fetch_or(NO_NOWAIT, Relaxed);
         }
@@ -45,7 +45,7 @@ pub(crate) fn count_cached(bytes: size_t) {
     }
 }
 
-/// Reads the cached part of one buffer. Returns its length, and whether there is nothing more to read.
+/// Reads the cached part of one buffer. Returns its length, and whether the read is complete.
 fn from_cache(managed: Managed, buffer: *mut c_void, count: size_t, offset: Option<off_t>) -> (size_t, bool) {
     let mut have = 0;
     // Twice: a second read distinguishes the end of the file from the end of the cached part.
@@ -88,7 +88,7 @@ fn managed_read(
         None => part(have, left),
         Some(passage) => passage.in_parts(left, |at, len| part(have + at, len)),
     };
-    // Bytes read earlier count, even if a later part failed.
+    // Return the bytes read earlier, even if a later part failed.
     if rest < 0 && have > 0 { have as ssize_t } else { rest + have as ssize_t }
 }
 
@@ -108,7 +108,7 @@ fn managed_write(
     if entry.has(APPEND) { passage.whole(count, || part(0, count)) } else { passage.in_parts(count, part) }
 }
 
-/// Returns a vectored call's parts; none if the list is invalid, which the call itself will report.
+/// Returns a vectored call's parts, or an empty slice if the list is invalid, which the call itself will report.
 ///
 /// # Safety
 /// `parts` points to `count` parts, for as long as the call lasts.
@@ -138,8 +138,8 @@ fn vectored(
         return call();
     }
 
-    // Take all bytes, or the end of the file: a program takes a short read for the end. Not at the descriptor's
-    // position, because a partial read would have moved it.
+    // Accept only all bytes or the end of the file, because a program takes a short read for the end. Do not try at the
+    // descriptor's position, which a partial read would move.
     if kind == Kind::Read
         && offset.is_some()
         && let Some(bytes) = try_cached(managed, parts, offset).filter(|bytes| [0, len_bytes].contains(bytes))
@@ -171,7 +171,7 @@ fn opened(fd: c_int, flags: c_int) -> c_int {
     if fd >= 0 && state::is_awake() && state::is_own_process() {
         match state::go_inside() {
             Some(_inside) => errno::keep(|| state::take_in(fd, flags)),
-            // In a signal handler: do not manage it, and forget what had its number before.
+            // In a signal handler: do not manage it, and forget the earlier descriptor of its number.
             None => fds::forget(fd),
         }
     }
@@ -185,8 +185,8 @@ fn closing(fd: c_int) {
     }
 }
 
-/// Returns the position of a descriptor. `None` if it has none: it was closed unseen and is a socket or a pipe now, on
-/// which a thread may wait for ever and must not hold a permit.
+/// Returns the position of a descriptor. Returns `None` if it has none: closed unnoticed, it is a socket or a pipe now,
+/// on which a thread may wait for ever and must not hold a permit.
 pub(crate) fn standing(fd: c_int) -> Option<off_t> {
     let errno_before = errno::get();
     // SAFETY: the call touches no memory.
@@ -206,8 +206,8 @@ fn duplicated(old: c_int, new: c_int) -> c_int {
     new
 }
 
-/// Defines functions under their C names. Each body is as safe as the C function: pointers are the caller's
-/// responsibility, and are only passed on.
+/// Defines functions under their C names. Each body is as safe as the C function: the caller is responsible for
+/// pointers, which are only passed on.
 macro_rules! functions {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty $body:block)*) => {$(
         $(#[$doc])*
@@ -397,7 +397,8 @@ functions! {
         unsafe { sendfile64(to, from, offset, count) }
     }
 
-    /// Copies between a file and a pipe inside the kernel. In one call: how much a pipe takes depends on it.
+    /// Copies between a file and a pipe inside the kernel, in one call, because its size determines how much the pipe
+    /// takes.
     fn splice(from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, count: size_t, flags: c_uint) -> ssize_t {
         // SAFETY: offsets are null or the caller's own.
         let ends = unsafe { copies::ends((from, from_offset), (to, to_offset)) };

@@ -1,13 +1,13 @@
 //! Copies inside the kernel: `copy_file_range`, `sendfile`, `splice`.
 //!
 //! # How it works
-//! A copy is cut into pieces. Each is charged when it has been moved, as a read of the one file and a write of the other:
-//! programs ask for more than there is, and sockets take as much as they like, for as long as they like. What of the
-//! source is in the page cache when the call begins is not charged.
+//! A copy is cut into pieces. Each is charged after it has been moved, as a read of the one file and a write of the
+//! other, because programs request more than the file has, and a socket may take fewer bytes, slowly. Bytes of the
+//! source that are in the page cache when the call begins are not charged.
 //!
 //! # Limits
-//! Where the kernel cannot be asked about the page cache (`cachestat`, Linux 6.5), every byte read is charged. A file
-//! system that shares the blocks of both files moves nothing, and is charged all the same.
+//! If the kernel does not report the page cache (`cachestat`, Linux 6.5), every byte read is charged. A file system
+//! that shares the blocks of both files moves no bytes, but the copy is charged.
 
 use libc::{c_int, off_t, size_t, ssize_t};
 
@@ -17,9 +17,9 @@ use crate::fds::{self, DIRECT, Managed};
 use crate::handover::Kind;
 use crate::passage::Passage;
 
-/// Bytes that are moved before they are charged, as many as a file's dirty bytes.
+/// Most bytes that are moved before they are charged. The same as for a file's dirty bytes.
 const PIECE_BYTES: usize = 1 << 20;
-/// Number of the system call `cachestat`, the same on all machines.
+/// Number of the system call `cachestat`, the same on all architectures.
 const CACHESTAT: libc::c_long = 451;
 
 /// A managed file on one side of a copy.
@@ -28,7 +28,7 @@ pub(crate) struct End {
     offset: off_t,
 }
 
-/// The source and the target of a copy; `None` for one that is not managed.
+/// The source and the target of a copy; `None` for an end that is not managed.
 type Ends = (Option<End>, Option<End>);
 
 /// Returns the source and the target of a copy.
@@ -46,7 +46,7 @@ pub(crate) unsafe fn ends(from: (c_int, *const off_t), to: (c_int, *const off_t)
     (end(from), end(to))
 }
 
-/// Copies with as many calls of `part(len)` as it takes.
+/// Copies with as many calls of `part(len)` as needed.
 pub(crate) fn in_parts(ends: Ends, count: size_t, part: impl FnMut(size_t) -> ssize_t) -> ssize_t {
     copy(ends, count, PIECE_BYTES, part)
 }
@@ -71,7 +71,7 @@ fn copy((from, to): Ends, count: size_t, most: size_t, mut part: impl FnMut(size
             if all == 0 {
                 return result;
             }
-            // Bytes moved earlier count.
+            // Return the bytes moved earlier.
             errno::set(errno_before);
             return all as ssize_t;
         };
@@ -100,13 +100,13 @@ fn copy((from, to): Ends, count: size_t, most: size_t, mut part: impl FnMut(size
     }
 }
 
-/// Returns how much of the `count` bytes from the offset on is in the page cache; 0 where the kernel does not say.
+/// Returns how many of the `count` bytes from the offset on are in the page cache; 0 if the kernel does not report it.
 fn cached_bytes(from: &End, count: size_t) -> size_t {
     let Ok(offset) = u64::try_from(from.offset) else { return 0 };
     if count == 0 || from.managed.entry.has(DIRECT) {
         return 0;
     }
-    // Begin and length; then pages in the cache, and four other counts.
+    // Start and length; then pages in the cache, and four other counts.
     let range = [offset, (count as u64).min(i64::MAX as u64)];
     let mut counts = [0_u64; 5];
     // SAFETY: the call reads `range` and fills `counts`, which have the kernel's layout.

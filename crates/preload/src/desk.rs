@@ -1,23 +1,24 @@
-//! Desks: how the threads of other processes use the gate of the one that has it.
+//! Desks, by which threads of other processes use the gate of the process that has it.
 //!
 //! # Why
-//! Databases and build tools are many processes on one disk. Shares hold only if one queue decides for all of them.
+//! Databases and build tools run many processes on one disk. Shares hold only if one queue decides for all of them.
 //!
 //! # How it works
-//! A desk is a line of the shared memory. A thread of another process takes one for as long as it lives, describes its
-//! call there and sleeps ([`ask`]). In the process with the gate a thread per desk ([`serve`]) waits at the gate in its
-//! place, and keeps the permit until the call has ended. The porter ([`keep_house`]) starts these threads, says at each
-//! [`TICK`] that the process is alive, and frees the desks of processes that have died, whose permits end with that.
+//! A desk is an entry of the shared memory. A thread of another process takes one until the thread ends, describes its
+//! call there and sleeps ([`ask`]). In the process with the gate, one thread per desk ([`serve`]) waits at the gate on
+//! behalf of that thread, and keeps the permit until the call has ended. The porter ([`keep_house`]) starts these
+//! threads, records at each [`TICK`] that the process is alive, and frees the desks of processes that have died, which
+//! ends their permits.
 //!
 //! ```text
 //! FREE -> ASKED -> ADMITTED -> ENDED -> FREE     ENDED -> ASKED_AGAIN -> ASKED: the permit of the call before ends first
 //!            \---> REFUSED -> FREE
 //! ```
-//! If the process with the gate dies, those that asked it withdraw their calls, and ask the next one.
+//! If the process with the gate dies, the other threads withdraw their calls, and ask the next process that has it.
 //!
 //! # Limits
-//! A call costs two changes of threads more than in the process with the gate. A call whose process dies while it waits
-//! is admitted in its turn, and ends at once. If the process with the gate is stopped, the others bypass it.
+//! A call costs two more thread switches than in the process with the gate. A call whose process dies while it waits is
+//! admitted in its turn, and ends at once. If the process with the gate is stopped, the others bypass it.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU32;
@@ -37,15 +38,16 @@ const REFUSED: u32 = 3;
 const ENDED: u32 = 4;
 const ASKED_AGAIN: u32 = 5;
 
-/// Interval at which each side looks whether the other one lives.
+/// Interval at which each side checks that the other one is alive.
 const TICK: Duration = Duration::from_millis(100);
-/// Age of the last sign of life at which a process is taken not to answer. With a thousand threads that want the
-/// processors, the porter comes to run after seconds.
+/// Age of the last sign of life above which a process counts as silent. If a thousand threads compete for the
+/// processors, the porter may run only after seconds.
 const SILENT_NS: u64 = 5_000_000_000;
-/// Stack of a thread at a desk. The program's thread-local variables lie in it too.
+/// Bytes of stack of a thread at a desk. They include the program's thread-local variables.
 const STACK_BYTES: usize = 256 << 10;
 
-/// The calling thread's desk, and the process in which it took it: a child of `fork` does not have its parent's.
+/// The calling thread's desk, and the process in which the thread took it: a child of `fork` does not have its parent's
+/// desk.
 struct Mine {
     number: Cell<Option<usize>>,
     pid: Cell<u32>,
@@ -68,11 +70,11 @@ impl Drop for Mine {
 
 /// Why a call was not admitted.
 pub(crate) enum Denied {
-    /// The gate refused it.
+    /// The gate refused the call.
     Refused,
     /// All desks are taken.
     NoDesk,
-    /// The process with the gate has ended, given the gate up, or does not answer.
+    /// The process with the gate has ended, has given up the gate, or does not answer.
     Gone,
 }
 
@@ -112,7 +114,7 @@ pub(crate) fn is_silent(counters: &Counters) -> bool {
     now_ns().saturating_sub(counters.alive_ns.load(Relaxed)) > SILENT_NS
 }
 
-/// Asks the process with the gate to admit a call, and waits until it is.
+/// Asks the process with the gate to admit a call, and waits until the call is admitted.
 pub(crate) fn ask(
     counters: &'static Counters,
     class: usize,
@@ -138,7 +140,7 @@ pub(crate) fn ask(
         let state = desk.state.load(Acquire);
         match state {
             ADMITTED => {
-                // Never more than was asked for, whatever the memory says: the caller's buffer ends there.
+                // Never more than requested, even if the shared memory is corrupt: the caller's buffer ends there.
                 let len_bytes = desk.admitted_bytes.load(Relaxed).min(len_bytes);
                 return Ok(Turn { desk, len_bytes, asked_ns, waited_ns: now_ns().saturating_sub(asked_ns) });
             }
@@ -159,13 +161,13 @@ pub(crate) fn ask(
     }
 }
 
-/// Returns whether no process will answer.
+/// Returns whether no process with the gate will answer.
 fn is_gone(counters: &Counters) -> bool {
     let owner = counters.owner.load(Acquire);
     owner == 0 || is_silent(counters) || !state::is_alive(owner)
 }
 
-/// Returns the calling thread's desk, or a free one that it has from now on. Returns `None` if all are taken.
+/// Returns the calling thread's desk. If it has none, takes a free one. Returns `None` if all are taken.
 fn mine(counters: &'static Counters) -> Option<&'static Desk> {
     let pid = state::pid();
     let number = MINE.try_with(|mine| {
@@ -186,7 +188,7 @@ fn take(counters: &Counters, pid: u32) -> Option<usize> {
     Some(number)
 }
 
-/// Frees the desks of a process whose threads have ended: it has died, or has called `exec`.
+/// Frees the desks of a process whose threads have ended, because it has died or called `exec`.
 pub(crate) fn free_all_of(counters: &Counters, pid: u32) {
     for desk in &counters.desks[..used(counters)] {
         if desk.pid.load(Relaxed) == pid {
@@ -204,7 +206,7 @@ fn used(counters: &Counters) -> usize {
 
 /// Starts the porter, in the process that has the gate.
 pub(crate) fn open(counters: &'static Counters) {
-    // Without a porter, other processes get no sign of life, and bypass the gate.
+    // If this fails, other processes see no sign of life, and bypass the gate.
     let _ = thread("plimsoll-porter", move || keep_house(counters));
 }
 
@@ -212,7 +214,7 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<(
     std::thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(work).map(drop)
 }
 
-/// Does the porter's work until the process gives the gate up.
+/// Does the porter's work until the process gives up the gate.
 fn keep_house(counters: &'static Counters) {
     let mut is_served = vec![false; DESKS];
     let mut swept_ns = 0;
@@ -258,7 +260,7 @@ fn sweep(counters: &Counters) {
     }
 }
 
-/// Passes the gate in place of the threads that have `desk`, until the process gives the gate up.
+/// Enters the gate on behalf of the threads that have `desk`, until the process gives up the gate.
 fn serve(desk: &'static Desk) {
     let mut permit: Option<Permit<'static>> = None;
     while let Some(office) = state::office() {
@@ -278,7 +280,7 @@ fn serve(desk: &'static Desk) {
     }
 }
 
-/// Waits at the gate for the call at `desk`, and answers it. Returns the permit, unless the call was withdrawn.
+/// Waits at the gate for the call at `desk`, and answers the call. Returns the permit, unless the call was withdrawn.
 fn admit(office: &'static Office, desk: &Desk) -> Option<Permit<'static>> {
     let kind = Kind::ALL.get(desk.kind.load(Relaxed) as usize).copied().unwrap_or(Kind::Read);
     let class = office.classes.get(desk.class.load(Relaxed) as usize).copied().unwrap_or(Class::DEFAULT);
@@ -295,7 +297,7 @@ fn admit(office: &'static Office, desk: &Desk) -> Option<Permit<'static>> {
     permit.filter(|_| is_told)
 }
 
-/// Wakes all that sleep at `desk`s of other processes, which then find that this one has given the gate up.
+/// Wakes the threads of other processes that sleep at desks; they then find that this process has given up the gate.
 pub(crate) fn close(counters: &Counters) {
     counters.desks[..used(counters)].iter().for_each(|desk| wake(&desk.state));
 }

@@ -1,6 +1,5 @@
-//! The calling thread's `errno`, which must be as the program's own call left it.
+//! The calling thread's `errno`, which the library must leave as the program's own call set it.
 
-/// Returns `errno`.
 pub(crate) fn get() -> i32 {
     // SAFETY: libc returns the address of the calling thread's own variable, which lives as long as the thread.
     let place = unsafe { libc::__errno_location() };
@@ -8,7 +7,6 @@ pub(crate) fn get() -> i32 {
     unsafe { *place }
 }
 
-/// Sets `errno`.
 pub(crate) fn set(errno: i32) {
     // SAFETY: as in `get`.
     let place = unsafe { libc::__errno_location() };
@@ -16,7 +14,7 @@ pub(crate) fn set(errno: i32) {
     unsafe { *place = errno }
 }
 
-/// Does `work`, and restores `errno` afterwards.
+/// Runs `work`, and restores `errno` afterwards.
 pub(crate) fn keep<T>(work: impl FnOnce() -> T) -> T {
     let before = get();
     let value = work();

@@ -1,17 +1,17 @@
 //! The managed descriptors and their files: a table of atomics, so that a call on any other descriptor costs one load.
 //!
-//! A file gets its number in traces at its first call through the gate, whichever thread opened it, and when. The
-//! number is released when the descriptor is named again, so there are never more numbers than descriptors, however
-//! they are closed.
+//! A file gets its number in traces at its first call through the gate, not when it is opened. The number is released
+//! when the descriptor's next file is named, so there are never more numbers than descriptors, even if descriptors are
+//! closed unnoticed.
 //!
-//! Bytes that a descriptor has written and that are not charged yet pass to their class when it is closed or replaced.
+//! If a descriptor is closed or replaced, its written bytes that are not charged yet are left to their class.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::state;
 
-/// Size of the table: higher descriptors are not managed.
+/// Entries of the table. Higher descriptors are not managed.
 const FDS_MAX: usize = 1 << 16;
 
 /// Flag: the file was opened with `O_DIRECT`.
@@ -25,14 +25,14 @@ pub(crate) const SYNC: u32 = 8;
 
 /// One descriptor.
 pub(crate) struct Fd {
-    /// The rules whose path pattern matches, a bit each; 0: not managed.
+    /// The rules whose path pattern matches, one bit each; 0 if not managed.
     rules: AtomicU64,
     /// Bytes written into the page cache and not charged yet.
     pub(crate) dirty_bytes: AtomicU64,
-    /// Number of the class that wrote them last.
+    /// Number of the class that last wrote such bytes.
     pub(crate) class: AtomicU32,
     pub(crate) flags: AtomicU32,
-    /// The file's number in traces, plus 1; 0: none. With [`STALE`]: the number of the descriptor's previous file.
+    /// The file's number in traces, plus 1; 0 for none. With [`STALE`], the number of the descriptor's previous file.
     file: AtomicU32,
 }
 
@@ -49,7 +49,7 @@ static TABLE: [Fd; FDS_MAX] = [const {
     }
 }; FDS_MAX];
 
-/// Number of entries that were ever used: a look at all of them stops here.
+/// Number of entries that were ever used, which bounds a scan of the table.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// A managed descriptor.
@@ -57,7 +57,7 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 pub(crate) struct Managed {
     pub(crate) fd: i32,
     pub(crate) entry: &'static Fd,
-    /// The rules whose path pattern matches, a bit each.
+    /// The rules whose path pattern matches, one bit each.
     pub(crate) rules: u64,
 }
 
@@ -88,12 +88,12 @@ pub(crate) fn forget(fd: i32) {
     }
 }
 
-/// Leaves the dirty bytes of all descriptors to their classes: the process ends, which closes them.
+/// Leaves the dirty bytes of all descriptors to their classes. Call this when the process ends, which closes them.
 pub(crate) fn leave_all_dirty() {
     used().iter().for_each(Fd::leave_dirty);
 }
 
-/// Forgets all dirty bytes: after `fork` they are the parent's.
+/// Forgets all dirty bytes. Call this after `fork`: they are the parent's.
 pub(crate) fn forget_dirty() {
     let dirty = used().iter().filter(|entry| entry.dirty_bytes.load(Relaxed) != 0);
     dirty.for_each(|entry| entry.dirty_bytes.store(0, Relaxed));
@@ -122,7 +122,7 @@ pub(crate) fn forget_range(first: u32, last: u32) {
     }
 }
 
-/// Forgets the files' numbers: those of another gate.
+/// Forgets the files' numbers, which belong to another gate.
 pub(crate) fn forget_names() {
     TABLE.iter().filter(|entry| entry.file.load(Relaxed) != 0).for_each(|entry| entry.file.store(0, Relaxed));
 }
@@ -132,7 +132,7 @@ impl Fd {
         self.flags.load(Relaxed) & flag != 0
     }
 
-    /// Leaves the dirty bytes to the class that wrote them. Safe in signal handlers: it waits for nothing.
+    /// Leaves the dirty bytes to the class that wrote them. Safe in signal handlers, because it does not block.
     fn leave_dirty(&self) {
         if self.dirty_bytes.load(Relaxed) == 0 {
             return;

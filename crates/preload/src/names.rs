@@ -1,15 +1,15 @@
-//! The calling thread's name, as the set of rules that match it. The kernel is asked at a thread's first call, after
-//! any thread was renamed, and now and then, for names that were set without libc.
+//! The calling thread's name, as the set of rules that match it. It is read at a thread's first call, after any thread
+//! was renamed, and every [`CALLS_A_LOOK`] calls, for names that were set without libc.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::rules::Rules;
 
-/// Calls of a thread after which its name is asked for again.
+/// Calls of a thread after which its name is read again.
 const CALLS_A_LOOK: u32 = 256;
 
-/// Counts the names that were set.
+/// Number of times that a thread was renamed.
 static NAMED: AtomicU32 = AtomicU32::new(1);
 
 #[derive(Clone, Copy)]
@@ -38,6 +38,7 @@ pub(crate) fn of_this_thread(rules: &Rules) -> u64 {
         let len = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
         rules.of_thread(&name[..len])
     };
+
     let known = KNOWN.try_with(|known| {
         let mut now = known.get();
         now.calls += 1;

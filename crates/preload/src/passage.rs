@@ -24,7 +24,7 @@ pub(crate) struct Passage {
     _inside: Inside,
 }
 
-/// A call that was admitted by this process or another.
+/// A call admitted by this process or another one.
 enum Admitted {
     Here(Permit<'static>),
     Elsewhere(Turn),
@@ -76,8 +76,8 @@ impl Passage {
         Some(Passage { counters, managed, kind, class, offset_bytes, errno_before, _inside: inside })
     }
 
-    /// Waits until a part of the call, `at` bytes from its beginning, is admitted. If it bypasses the gate, counts that
-    /// and returns `None`.
+    /// Waits until a part of the call, `at` bytes from its beginning, is admitted. If the part bypasses the gate,
+    /// counts that and returns `None`.
     fn enter(&self, kind: Kind, len_bytes: usize, at: usize) -> Option<Admitted> {
         let asked_bytes = u32::try_from(len_bytes).unwrap_or(1 << 30);
         let offset_bytes = self.offset_bytes.saturating_add(at as u64);
@@ -102,6 +102,7 @@ impl Passage {
                 Seat::Nowhere(why) => break why,
             }
         };
+
         self.counters.past_bytes[why as usize].fetch_add(len_bytes as u64, Relaxed);
         None
     }
@@ -125,13 +126,13 @@ impl Passage {
         self.count(kind, u64::from(moved.unwrap_or(0)), passed);
     }
 
-    /// Ends the call. If it failed, sets its `errno`; otherwise restores the one before.
+    /// Ends the call. If it failed, sets its `errno`; otherwise restores the `errno` from before it.
     fn finish(self, result: isize, errno_of_call: i32) -> isize {
         errno::set(if result < 0 { errno_of_call } else { self.errno_before });
         result
     }
 
-    /// Moves `len_bytes` with as many calls of `part(offset, len)` as it takes.
+    /// Moves `len_bytes` with as many calls of `part(offset, len)` as needed.
     pub(crate) fn in_parts(self, len_bytes: usize, mut part: impl FnMut(usize, usize) -> isize) -> isize {
         let kind = self.kind;
         let mut moved = 0;
@@ -152,7 +153,7 @@ impl Passage {
         }
     }
 
-    /// Makes a call that cannot be cut: all but its last piece is charged in advance.
+    /// Makes a call that cannot be cut. All pieces but the last are charged in advance.
     pub(crate) fn whole(self, len_bytes: usize, call: impl FnOnce() -> isize) -> isize {
         let kind = self.kind;
         let is_transfer = matches!(kind, Kind::Read | Kind::Write);
@@ -163,7 +164,7 @@ impl Passage {
         self.finish(result, errno)
     }
 
-    /// Charges `len_bytes` in pieces. Returns the permit of the last one.
+    /// Charges `len_bytes` in pieces. Returns the permit of the last piece.
     fn charge(&self, kind: Kind, len_bytes: usize) -> Option<Admitted> {
         let mut left = len_bytes;
         loop {
@@ -177,8 +178,8 @@ impl Passage {
         }
     }
 
-    /// Makes a write into the page cache. It is charged once a MiB is dirty, with what closed files have left to its
-    /// class, or when the file is synced.
+    /// Makes a write into the page cache. Its bytes are charged once a MiB is dirty, including bytes that closed files
+    /// left to the class, or at a sync.
     pub(crate) fn buffered(self, len_bytes: usize, call: impl FnOnce() -> isize) -> isize {
         self.charge_dirty(len_bytes);
         let result = call();
@@ -195,7 +196,7 @@ impl Passage {
         }
     }
 
-    /// Charges dirty bytes if they are a MiB with the `len_bytes` that follow.
+    /// Charges the dirty bytes if they reach a MiB together with the `len_bytes` that follow.
     fn charge_dirty(&self, len_bytes: usize) {
         let entry = self.managed.entry;
         let left_bytes = self.counters.classes.get(self.class).map(|class| &class.left_bytes);
@@ -209,7 +210,7 @@ impl Passage {
         }
     }
 
-    /// Charges a part of a call that has moved `len_bytes` already, because nobody could know how many it would.
+    /// Charges a part of a call that has already moved `len_bytes`, because the number was unknown before.
     pub(crate) fn charge_moved(managed: Managed, kind: Kind, len_bytes: usize, offset: i64, is_first: bool) {
         let Some(passage) = Passage::of_part(managed, kind, len_bytes, offset, is_first) else { return };
         if kind == Kind::Write && !managed.entry.has(DIRECT | SYNC) {
@@ -222,8 +223,8 @@ impl Passage {
         passage.finish(0, 0);
     }
 
-    /// Makes a call that writes dirty bytes to the disk. Charges those, then `call` itself as `Kind::Sync`. If it only
-    /// `writes`, `call` is the last of the charged writes instead.
+    /// Makes a call that writes dirty bytes to the disk. Charges those, then `call` itself as `Kind::Sync`. If the call
+    /// only `writes`, it counts as the last of the charged writes instead.
     pub(crate) fn sync(self, writes: bool, call: impl FnOnce() -> isize) -> isize {
         let dirty = self.managed.entry.dirty_bytes.swap(0, Relaxed) as usize;
         let mut permit = if dirty > 0 { self.charge(Kind::Write, dirty) } else { None };

@@ -1,16 +1,18 @@
-//! The functions behind these: the next of the same name in the program's search order, usually libc's.
+//! The replaced functions: the next of the same name in the program's search order, usually libc's.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
-/// Whether threads of the program may be cancelled: it has started one, or cancels one. Threads that libc starts by itself
-/// (`SIGEV_THREAD`) do not count: one that cancels the program's only thread does not wake it from a read that it is in.
+/// Whether threads of the program may be cancelled: the program has started a thread, or cancels one. Threads that libc
+/// starts (`SIGEV_THREAD`) do not count: if one cancels the program's only thread during a read, that read is not
+/// interrupted.
 static IS_CANCELLABLE: AtomicBool = AtomicBool::new(false);
 
-/// Records that the program cancels a thread, or starts one with `start`, if that is not a function of this library.
+/// Records that the program cancels a thread (`None`), or starts one with `start`, unless that is a function of this
+/// library.
 ///
-/// libc makes a call a point of cancellation, which costs two locked instructions, as soon as the process has two
-/// threads. Those of this library cancel nobody: as long as the program has one thread, hot calls are made as in a
+/// As soon as the process has two threads, libc makes a call a cancellation point, which costs two locked instructions.
+/// Threads of this library cancel no thread, so as long as the program has one thread, hot calls are made as in a
 /// process with one.
 pub(crate) fn note_thread(start: Option<*const c_void>) {
     let is_ours = |start| base_of(start).is_some_and(|base| Some(base) == base_of((&raw const IS_CANCELLABLE).cast()));
@@ -19,7 +21,7 @@ pub(crate) fn note_thread(start: Option<*const c_void>) {
     }
 }
 
-/// Returns where the library begins that has `address`.
+/// Returns the base address of the library that contains `address`.
 fn base_of(address: *const c_void) -> Option<*mut c_void> {
     let mut found = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
     // SAFETY: the call only looks the address up, and fills `found` if it returns another value than 0.
@@ -28,11 +30,11 @@ fn base_of(address: *const c_void) -> Option<*mut c_void> {
     is_found.then(|| unsafe { found.assume_init() }.dli_fbase)
 }
 
-/// A function that is looked up at its first call.
+/// A function whose address is resolved at its first call.
 pub(crate) struct Next {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
-    /// Whether it is libc's own.
+    /// Whether the function is libc's own.
     is_libcs: AtomicBool,
 }
 
@@ -41,7 +43,7 @@ impl Next {
         Next { name, at: AtomicPtr::new(std::ptr::null_mut()), is_libcs: AtomicBool::new(false) }
     }
 
-    /// Returns whether the function would only make the system call of its name.
+    /// Returns whether the function only makes the system call of its name.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.is_libcs.load(Relaxed) && !IS_CANCELLABLE.load(Relaxed)
@@ -67,7 +69,7 @@ impl Next {
     }
 }
 
-/// Declares functions that call the next ones of their names, or `by` the system call that those would make.
+/// Declares functions that call the next function of their name, or `by` the system call that it would make.
 /// `C-unwind`: a thread that is cancelled in such a call unwinds through here.
 macro_rules! real {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty $(, by $number:ident($($word:ident),*))?;)*) => {$(

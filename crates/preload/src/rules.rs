@@ -1,8 +1,8 @@
-//! The class of a call: the rules, prepared so that a call costs a few operations on words.
+//! The class of a call: the rules in a form that costs a call a few operations on words.
 //!
-//! A rule is a bit. A file stores the rules whose path pattern matches, since it was opened; a thread those that match
-//! its name; an operation those that apply to it. The lowest bit in all three is the first rule that matches. The
-//! highest bit matches everything.
+//! A rule is a bit. A file has the bits of the rules whose path pattern matched when it was opened, a thread of those
+//! that match its name, an operation of those that apply to it. The lowest bit in all three is the first rule that
+//! matches. The highest bit matches every call.
 
 use crate::handover::{Handover, Kind, RULES_MAX, path_matches};
 

@@ -1,9 +1,9 @@
 //! Whether this process has a gate, and the memory that it shares with the command.
 //!
-//! A process starts asleep: every call bypasses the gate. When the library is loaded it looks for the command's file;
-//! without one it sleeps for ever. The first managed call creates the gate, unless another process of the run has one;
-//! then calls are admitted by that process. A child of `fork` begins as a process that has just loaded the library: the
-//! parent's locks and threads are not its own.
+//! A process starts asleep: every call bypasses the gate. When the library is loaded, it opens the command's file;
+//! without one the process stays asleep. The first managed call creates the gate, unless another process of the run has
+//! it, which then admits the calls. A child of `fork` begins as a process that has just loaded the library, because it
+//! does not have the parent's locks and threads.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -24,17 +24,17 @@ use crate::handover::{COUNTERS_AT, Counters, Handover, Past, VARIABLE, VERSION, 
 use crate::rules::Rules;
 use crate::{desk, errno, fds};
 
-/// No run, or one that this process has left.
+/// State: no run, or one that this process has left.
 const ASLEEP: u8 = 0;
-/// A run, but no gate yet.
+/// State: a run, but no gate yet.
 const READY: u8 = 1;
-/// A thread is creating the gate.
+/// State: a thread is creating the gate.
 const MAKING: u8 = 2;
-/// The gate exists.
+/// State: this process has the gate.
 const OPEN: u8 = 3;
-/// Another process has the gate.
+/// State: another process has the gate.
 const GUEST: u8 = 4;
-/// This process is in another PID namespace than the command: all its calls bypass the gate.
+/// State: this process is in another PID namespace than the command, so all its calls bypass the gate.
 const STRANGER: u8 = 5;
 
 static STATE: AtomicU8 = AtomicU8::new(ASLEEP);
@@ -61,16 +61,16 @@ pub(crate) struct Office {
     pub(crate) classes: Vec<Class>,
     /// The socket for `plimsoll attach`.
     control: Option<Server>,
-    /// Whether a trace was begun whose end is not counted yet.
+    /// Whether a trace was started and its end is not counted yet.
     is_traced: AtomicBool,
 }
 
-/// Where calls of this process are admitted.
+/// The place where calls of this process are admitted.
 pub(crate) enum Seat {
     Here(&'static Office),
     /// In another process; see [`desk`].
     Elsewhere,
-    /// Nowhere: they bypass the gate. Says why.
+    /// Calls bypass the gate, for this reason.
     Nowhere(Past),
 }
 
@@ -89,7 +89,6 @@ pub(crate) fn go_inside() -> Option<Inside> {
     if was_inside { None } else { Some(Inside(())) }
 }
 
-/// Returns the run that this process belongs to.
 pub(crate) fn run() -> Option<&'static Run> {
     RUN.get()
 }
@@ -102,8 +101,8 @@ pub(crate) fn counters() -> Option<&'static Counters> {
     unsafe { at.as_ref() }
 }
 
-/// Begins anew if this process was made by `fork` and has not noticed yet. Detects `_Fork` and the raw system call too,
-/// which run no handlers.
+/// Resets the state if this process is a child of `fork` in which that has not been done. Also detects `_Fork` and the
+/// raw system call, which run no handlers.
 #[inline]
 pub(crate) fn notice_fork() {
     let mark = MARK.load(Ordering::Relaxed);
@@ -127,13 +126,14 @@ fn begin_anew(mark: &AtomicU32) {
     mark.store(1, Ordering::Release);
 }
 
-/// Returns the state in which a process of the run begins. One that has lost sight of /proc is taken to be at home.
+/// Returns the state in which a process of the run begins. A process without /proc counts as in the command's
+/// namespace.
 fn first_state() -> u8 {
     let (ours, commands) = (pid_namespace(), run().map_or(0, |run| run.handover.pid_namespace));
     if ours != 0 && commands != 0 && ours != commands { STRANGER } else { READY }
 }
 
-/// Maps a page that the kernel wipes in the children of `fork`. Returns whether it could.
+/// Maps a page that the kernel wipes in the children of `fork`. Returns whether that succeeded.
 fn leave_mark() -> bool {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping of one page, which is never unmapped.
@@ -164,7 +164,7 @@ pub(crate) fn pid() -> u32 {
     PID.load(Ordering::Relaxed)
 }
 
-/// Returns whether descriptors must be looked at when they are opened.
+/// Returns whether descriptors must be examined when they are opened.
 #[inline]
 pub(crate) fn is_awake() -> bool {
     STATE.load(Ordering::Relaxed) != ASLEEP
@@ -180,7 +180,7 @@ pub(crate) fn office() -> Option<&'static Office> {
     unsafe { OFFICE.load(Ordering::Acquire).as_ref() }
 }
 
-/// Returns where calls are admitted. Creates the gate if this is the first call that needs it.
+/// Returns where calls are admitted. If this is the first call that needs the gate, creates it.
 #[inline]
 pub(crate) fn seat(counters: &Counters) -> Seat {
     if let Some(office) = office() {
@@ -205,7 +205,7 @@ pub(crate) fn find_seat() -> Seat {
     let owner = counters.owner.load(Ordering::Acquire);
 
     if owner != pid() && owner != 0 && is_alive(owner) {
-        // If it fails, another thread has found out as much, or more.
+        // If this fails, another thread has updated the state meanwhile.
         let _ = STATE.compare_exchange(seen, GUEST, Ordering::AcqRel, Ordering::Acquire);
         return if desk::is_silent(counters) { Seat::Nowhere(Past::OtherProcess) } else { Seat::Elsewhere };
     }
@@ -213,7 +213,7 @@ pub(crate) fn find_seat() -> Seat {
     if STATE.compare_exchange(seen, MAKING, Ordering::AcqRel, Ordering::Acquire).is_err() {
         return not_yet;
     }
-    // First, so that nobody who sees the new owner takes it to be silent.
+    // Before the owner is set, so that no process takes the new owner to be silent.
     counters.alive_ns.store(plimsoll::sys::clock::now_ns(), Ordering::Relaxed);
     if counters.owner.compare_exchange(owner, pid(), Ordering::AcqRel, Ordering::Acquire).is_err() {
         STATE.store(GUEST, Ordering::Release);
@@ -227,7 +227,7 @@ pub(crate) fn find_seat() -> Seat {
     };
 
     keep_waits_of_the_dead(counters);
-    // Names that the parent of this process gave, before `fork`.
+    // These are from the parent process, before `fork`.
     fds::forget_names();
     let office = Box::leak(Box::new(office));
     OFFICE.store(office, Ordering::Release);
@@ -236,14 +236,14 @@ pub(crate) fn find_seat() -> Seat {
     Seat::Here(office)
 }
 
-/// Returns whether a process lives. One that its parent has not waited for does not; but that cannot be told before Linux
-/// 5.3, or where a sandbox forbids it.
+/// Returns whether a process is alive. A process that its parent has not reaped is not, but that is unknown before
+/// Linux 5.3, or if a sandbox forbids the call.
 pub(crate) fn is_alive(pid: u32) -> bool {
     errno::keep(|| {
         // SAFETY: it touches no memory.
         let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as i32;
         if handle < 0 {
-            // SAFETY: signal 0 is none; it touches no memory.
+            // SAFETY: signal 0 is not sent; the call touches no memory.
             return errno::get() != libc::ESRCH
                 && (unsafe { libc::kill(pid as i32, 0) } == 0 || errno::get() != libc::ESRCH);
         }
@@ -295,19 +295,19 @@ fn record(topology: &Topology, path: &Path) -> io::Result<()> {
 fn note_trace_error(error: &io::Error) {
     if let Some(counters) = counters() {
         let errno = error.raw_os_error().unwrap_or(libc::EIO).unsigned_abs();
-        // The first error stays.
+        // Keep the first error.
         let _ = counters.trace_errno.compare_exchange(0, errno, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-/// Ends the trace if it can no longer be written, so that the command hears of it even if the process is killed.
+/// Ends the trace if it can no longer be written, so that the command learns that even if the process is killed.
 pub(crate) fn look_at_trace(office: &Office) {
     if office.is_traced.load(Ordering::Relaxed) && !office.gate.topology().trace().is_recording() {
         end_trace(office);
     }
 }
 
-/// Ends the trace, if there is one, and counts what became of it.
+/// Ends the trace, if there is one, and counts its result.
 fn end_trace(office: &Office) {
     if !office.is_traced.swap(false, Ordering::Relaxed) {
         return;
@@ -320,7 +320,7 @@ fn end_trace(office: &Office) {
     counters.traces_ended.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Does `work` with all signals blocked, so that threads it starts take none.
+/// Runs `work` with all signals blocked, so that threads that it starts take none.
 fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
@@ -336,7 +336,7 @@ fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Adds the waits of earlier gates of the run to the totals, so that they stay counted.
+/// Adds the waits of earlier gates of the run to the totals, so that they remain counted.
 fn keep_waits_of_the_dead(counters: &Counters) {
     for class in &counters.classes {
         for (before, now) in class.waited_before_ns.iter().zip(&class.waited_ns) {
@@ -355,24 +355,26 @@ pub(crate) fn copy_waits(office: &Office, counters: &Counters) {
     }
 }
 
-/// Looks for the command's file when the library is loaded.
+/// Opens the command's file when the library is loaded.
 extern "C" fn load() {
     let before = errno::get();
     let inside = go_inside();
     let is_there = std::env::var_os(VARIABLE).is_some_and(|path| find(Path::new(&path)).is_some());
+
     if is_there && leave_mark() {
         PID.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: the functions live as long as the library, which is never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         let state = first_state();
         if state != STRANGER {
-            // What the program before `exec` had. A stranger's number may be that of another process here.
+            // Free what the program had before `exec`. A stranger's process number may be that of another process here.
             give_up();
             counters().into_iter().for_each(|counters| desk::free_all_of(counters, pid()));
         }
         STATE.store(state, Ordering::Release);
         look_at_inherited();
     }
+
     drop(inside);
     errno::set(before);
 }
@@ -423,7 +425,7 @@ extern "C" fn forked() {
     notice_fork();
 }
 
-/// Leaves what is not charged to the classes, ends the trace and gives the gate up, at the end of the process.
+/// Ends the process's part in the run: leaves uncharged bytes to the classes, ends the trace and gives up the gate.
 extern "C" fn unload() {
     notice_fork();
     fds::leave_all_dirty();
@@ -439,7 +441,7 @@ extern "C" fn unload() {
     give_up();
 }
 
-/// Gives up the gate and the desks that this process had, if any: now, or before it called `exec`.
+/// Gives up the gate, and wakes the threads at its desks, if this process has it or had it before `exec`.
 fn give_up() {
     let Some(counters) = counters() else { return };
     let was_ours = counters.owner.compare_exchange(pid(), 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
@@ -521,7 +523,7 @@ pub(crate) fn take_in(fd: i32, flags: i32) {
     fds::manage(fd, rules, kept);
 }
 
-/// Returns the number of a file in traces. Names the file at its first call. Returns 0 if no trace was asked for.
+/// Returns the number of a file in traces. Names the file at its first call. Returns 0 if no trace was requested.
 #[inline]
 pub(crate) fn file_number(office: &Office, managed: Managed) -> u32 {
     match managed.entry.file() {
@@ -535,7 +537,7 @@ pub(crate) fn file_number(office: &Office, managed: Managed) -> u32 {
 fn name_file(office: &Office, Managed { fd, entry, .. }: Managed) -> u32 {
     use std::os::unix::ffi::OsStrExt;
     let path = path_of(fd).unwrap_or_default();
-    // The kernel's mark of an unlinked file is not part of its name.
+    // The kernel's mark for an unlinked file is not part of its name.
     let path = path.strip_suffix(b" (deleted)").unwrap_or(&path);
     let number = office.gate.name_file(Path::new(std::ffi::OsStr::from_bytes(path)));
     if let Some(unused) = entry.name(number) {
