@@ -5,7 +5,7 @@
 //!
 //! Before each round of reads the objects are dropped from the page cache, so that both stores read from the disk; with
 //! `--cached` they stay there, which is `LocalFileSystem`'s best case. CPU time is that of this process, without the
-//! kernel's own threads, which write the page cache back, for example.
+//! kernel's own threads, for example those that write back the page cache.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ async fn put(store: &dyn ObjectStore, parallel: usize, payload: &Bytes) -> objec
 
 async fn get(store: &dyn ObjectStore, parallel: usize) -> object_store::Result<u64> {
     let reads = (0..READS as u64).map(|number| async move {
-        // A fixed walk over all places, at no multiple of a block.
+        // A fixed sequence over all places, not at multiples of a block.
         let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 16;
         let from = mixed % (OBJECT_BYTES as u64 - READ_BYTES);
         store.get_range(&name(mixed as usize % OBJECTS), from..from + READ_BYTES).await

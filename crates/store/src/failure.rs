@@ -1,4 +1,4 @@
-//! Errors as object_store's, and blocking system calls off the threads of async code.
+//! Converts errors to object_store's, and runs blocking system calls off the threads of async code.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use plimsoll::backend::{error_number, explained};
 /// Name of the store in errors.
 pub(crate) const NAME: &str = "ScheduledStore";
 
-/// Converts `error`, of the file at `path`, to object_store's. Its source is an [`io::Error`] that names the path and
+/// Converts the `error` of the file at `path` to object_store's. Its source is an [`io::Error`] that names the path and
 /// keeps its kind.
 pub(crate) fn failure(path: &Path, error: &io::Error) -> Error {
     let path = path.display().to_string();
@@ -28,7 +28,7 @@ pub(crate) fn generic(message: String) -> Error {
 }
 
 /// Runs `body`, which waits for the file system: on a blocking thread of Tokio, or here if there is no Tokio. Once
-/// begun it runs to its end, even if the future is dropped.
+/// begun, `body` runs to its end, even if the future is dropped.
 pub(crate) async fn blocking<T, F>(body: F) -> io::Result<T>
 where
     T: Send + 'static,

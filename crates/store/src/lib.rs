@@ -1,4 +1,4 @@
-//! An object store over a local directory, whose reads and writes pass through the scheduler, each in its class.
+//! An object store over a local directory, whose reads and writes are scheduled, each in its class.
 //!
 //! # Why
 //! Databases on object stores (SlateDB, DataFusion, Lance) do all their I/O through [`object_store::ObjectStore`]. On a
@@ -9,31 +9,31 @@
 //! * **Classes.** A rule ([`ScheduledStore::with_rule`]) maps the operation, the path and the extensions of the options
 //!   to a class. Without a rule, a [`plimsoll::Class`] among the extensions counts, else the default class.
 //! * **Gets** open the object once, check the conditions, and read its range with direct I/O. The library widens the
-//!   range to whole blocks; the answer is a slice of that memory. An answer is always a stream of parts of at most 1
-//!   MiB, two of them in flight, so that the scheduler sees every byte.
+//!   range to whole blocks; the result is a slice of that memory. A result is always a stream of parts of at most 1
+//!   MiB, two of them in flight, so that every byte is scheduled.
 //! * **Puts** copy the payload into aligned memory and write it to a temporary file beside the object, the last block
 //!   padded. The file then gets its true length, is synced, is renamed (or, for `PutMode::Create`, linked) into place,
-//!   and its directory is synced. Whenever the program dies, an object is there as a whole or not at all.
-//! * **Uploads** in parts do the same. Parts may have any length: what does not fill a block is written with the next
-//!   part.
-//! * **The rest** (list, head, delete, copy, rename) is `LocalFileSystem`'s, synced. Either store reads what the other
-//!   wrote.
+//!   and its directory is synced. If the program dies at any time, an object exists wholly or not at all.
+//! * **Uploads** in parts do the same. Parts may have any length: bytes that do not fill a block are written with the
+//!   next part.
+//! * **The rest** (list, head, delete, copy, rename) is `LocalFileSystem`'s, synced. Each store reads the objects of
+//!   the other.
 //!
-//! Temporary files are called `.plimsoll-store#` and a number, which `LocalFileSystem` hides from lists too. The
-//! writer of such a file holds a lock (`flock`) on it. [`ScheduledStore::open`] removes those that are not locked:
-//! leftovers of a program that died. Other files are never removed.
+//! Temporary files are called `.plimsoll-store#` and a number, which `LocalFileSystem` hides from lists too. The writer
+//! of such a file holds a lock (`flock`) on it. [`ScheduledStore::open`] removes those that are not locked, which a
+//! dead program has left. Other files are never removed.
 //!
 //! # Limits
 //! * Listing, opening, linking and syncing of directories are not scheduled; on Tokio they run on its blocking threads,
-//!   elsewhere on the calling thread. Nor are deletions synced, as in `LocalFileSystem`.
+//!   elsewhere on the calling thread. As in `LocalFileSystem`, deletions are not synced.
 //! * Attributes and `PutMode::Update` are not implemented, as in `LocalFileSystem`.
-//! * Each read opens its object anew: 64 KiB ranges one at a time are slower than `LocalFileSystem`'s, and far slower
-//!   if the page cache has the object (`examples/against_local.rs` measures both).
+//! * Each read opens its object, so 64 KiB ranges one at a time are slower than with `LocalFileSystem`, and far slower
+//!   if the object is in the page cache (`examples/against_local.rs` measures both).
 //! * A put holds up to 4 MiB of buffers beside its payload.
 //! * If a file system refuses direct I/O, it is used through the page cache; [`ScheduledStore::is_direct`] reports it.
-//! * Objects are opened by `/proc/self/fd`, which must be mounted; a trace names that path for reads.
-//! * If too many requests wait for a shard already, a call fails with a `WouldBlock` as its error's source.
-//! * Leftovers in directories that are reached through symbolic links stay.
+//! * Objects are opened through `/proc/self/fd`, which must exist; a trace names that path for reads.
+//! * If too many requests wait for a shard already, a call fails, with `WouldBlock` as its error's source.
+//! * Leftovers in directories behind symbolic links are not removed.
 //!
 //! # Example
 //! ```

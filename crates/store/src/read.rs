@@ -12,16 +12,16 @@ use crate::failure::failure;
 /// Longest part of a stream, in bytes.
 const PART_BYTES: u64 = 1 << 20;
 
-/// Parts of a stream that are read concurrently, including the one being handed out.
+/// Parts of a stream in flight, including the one that the caller receives.
 const PARTS_IN_FLIGHT: usize = 2;
 
 /// Alignment of the borders between parts, in bytes, so that no block is read twice.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Longest range that is read into one piece of memory, in bytes: a request has less than 4 GiB.
+/// Longest range that is read into one piece of memory, in bytes. A request must be shorter than 4 GiB.
 const RANGE_BYTES: u64 = 1 << 30;
 
-/// Reads the bytes `range` of `object`, without a copy up to [`RANGE_BYTES`].
+/// Reads the bytes `range` of `object`; up to [`RANGE_BYTES`] without a copy.
 pub(crate) async fn read_range(object: Object, range: Range<u64>) -> Result<Bytes> {
     let len_bytes = range.end - range.start;
     if len_bytes > RANGE_BYTES {
@@ -44,7 +44,7 @@ pub(crate) struct Object {
     pub(crate) path: std::sync::Arc<std::path::Path>,
 }
 
-/// Cuts `range` into parts; a range no longer than a part stays whole.
+/// Cuts `range` into parts. A range no longer than a part is not cut.
 fn parts(range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Send {
     let mut start = range.start;
     std::iter::from_fn(move || {

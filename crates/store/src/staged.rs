@@ -1,12 +1,12 @@
-//! Staged files: created beside their destination, locked while they are written, and moved into place whole.
+//! Staged files: created beside their destination, locked while they are written, and then moved into place.
 //!
 //! # How it works
 //! A staged file is called `.plimsoll-store#` and 20 digits. `LocalFileSystem` takes such names for its own temporary
-//! files (which have few digits) and lists neither. Its writer holds `flock` on it, which ends with the process,
-//! however that ends. So a staged file that is not locked is a leftover, and [`remove_leftovers`] may run beside other
-//! writers.
+//! files (which have few digits) and lists neither. The writer holds `flock` on the file, which the kernel releases
+//! when the process ends. So a staged file that is not locked is a leftover, and [`remove_leftovers`] may run beside
+//! other writers.
 //!
-//! Nothing here is async: each function waits for the file system.
+//! No function here is async: each waits for the file system.
 
 use std::fs::{File, Metadata, TryLockError};
 use std::io;
@@ -20,7 +20,7 @@ const PREFIX: &str = ".plimsoll-store#";
 /// Digits after the prefix: nanoseconds since 1970 have 19 until 2286, and fit 64 bits until 2554.
 const DIGITS: usize = 20;
 
-/// Attempts to create a file in a directory that other processes keep removing.
+/// Most attempts to create a file while other processes keep removing its directory.
 const ATTEMPTS: usize = 16;
 
 /// A temporary file, removed when dropped unless published.
@@ -31,7 +31,7 @@ pub(crate) struct Staged {
     is_named: bool,
 }
 
-/// What to do if the destination exists.
+/// The action if the destination exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
     Replace,
@@ -59,6 +59,7 @@ impl Staged {
                 Err(error) => return Err(error),
             }
         }
+
         Err(failed.unwrap_or_else(|| io::Error::other("others keep removing temporary files as soon as they are made")))
     }
 
@@ -77,7 +78,7 @@ impl Staged {
         }
     }
 
-    /// Makes the file, which must be synced, the object at `to`, durably. Returns the object's entity tag.
+    /// Makes the file the object at `to`, durably. The file must be synced. Returns the object's entity tag.
     pub(crate) fn publish(mut self, to: &Path, existing: Existing) -> io::Result<String> {
         let e_tag = e_tag(&self.file.metadata()?);
         match existing {
@@ -127,10 +128,11 @@ pub(crate) fn remove_leftovers(directory: &Path) -> io::Result<()> {
     let mut directories = vec![directory.to_owned()];
     while let Some(directory) = directories.pop() {
         let entries = match std::fs::read_dir(&directory) {
-            // Removed meanwhile, or not readable by this user.
+            // The directory was removed meanwhile, or this user cannot read it.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => continue,
             entries => entries?,
         };
+
         for entry in entries {
             let entry = entry?;
             // The type of the entry itself: symbolic links are not followed.
@@ -169,7 +171,7 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Returns the entity tag that `LocalFileSystem` would give this file.
+/// Returns the file's entity tag, in the form of `LocalFileSystem`.
 fn e_tag(meta: &Metadata) -> String {
     let since_epoch = meta.modified().ok().and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
     let (inode, modified_us) = (meta.ino(), since_epoch.unwrap_or_default().as_micros());

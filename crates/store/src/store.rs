@@ -29,7 +29,7 @@ use crate::write::Writer;
 /// `EINVAL` of Linux, with which a file system refuses direct I/O.
 const INVALID: i32 = 22;
 
-/// An operation that moves an object's bytes, and so has a class.
+/// An operation that moves an object's bytes, which gives it a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// A read of an object or of one range.
@@ -44,8 +44,7 @@ pub enum Operation {
 
 type Rule = dyn Fn(Operation, &Path, &Extensions) -> Class + Send + Sync;
 
-/// An object store over a local directory, scheduled. Clones share everything but the rule. See the crate's
-/// documentation.
+/// A scheduled object store over a local directory. Clones share all state but the rule. See the crate's documentation.
 #[derive(Clone)]
 pub struct ScheduledStore {
     writer: Writer,
@@ -89,9 +88,9 @@ impl ScheduledStore {
         Ok(ScheduledStore { writer: Writer::new(handle, is_direct), local, directory, rule: Arc::new(rule) })
     }
 
-    /// Returns the store with `rule` to decide the class of each operation. Until then a [`Class`] among the
+    /// Returns the store with `rule`, which decides the class of each operation. Without a rule, a [`Class`] among the
     /// extensions of the options counts, else [`Class::DEFAULT`]. The rule is called once for each operation, before
-    /// anything is done.
+    /// the operation begins.
     #[must_use]
     pub fn with_rule(
         self,
@@ -100,14 +99,14 @@ impl ScheduledStore {
         ScheduledStore { rule: Arc::new(rule), ..self }
     }
 
-    /// Returns whether objects are read and written past the page cache: whether the file system of the directory takes
+    /// Returns whether objects are read and written past the page cache, because the directory's file system accepts
     /// direct I/O.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.writer.is_direct
     }
 
-    /// Returns an error if options ask for attributes, which files cannot have.
+    /// Returns an error if the options contain attributes, which files cannot have.
     fn check_attributes(&self, attributes: &Attributes, operation: &str) -> Result<()> {
         if attributes.is_empty() { Ok(()) } else { Err(self.not_implemented(format!("`{operation}` with attributes"))) }
     }
@@ -116,7 +115,7 @@ impl ScheduledStore {
         Error::NotImplemented { operation, implementer: self.to_string() }
     }
 
-    /// Opens the object for reading. The answer describes it, with an empty payload.
+    /// Opens the object for reading. The result describes the object, with an empty payload.
     async fn open_object(
         &self,
         location: &Path,
@@ -124,7 +123,7 @@ impl ScheduledStore {
         class: Class,
     ) -> Result<(GetResult, Option<Object>)> {
         let is_head = options.head;
-        // LocalFileSystem checks conditions and ranges and reads the metadata, all of the very file that it has opened.
+        // LocalFileSystem checks conditions and ranges and reads the metadata of the file that it opens.
         let answer = self.local.get_opts(location, options).await?;
         let GetResult { payload, meta, range, attributes, extensions } = answer;
         let GetResultPayload::File(file, path) = payload else {
@@ -141,12 +140,11 @@ impl ScheduledStore {
         Ok((GetResult { payload, meta, range, attributes, extensions }, object))
     }
 
-    /// Opens `file` once more, for scheduled reads. Uses its descriptor, because its name may refer to another object
-    /// by now.
+    /// Opens `file` again, for scheduled reads. Uses its descriptor, because its name may refer to another object now.
     async fn reopen(&self, file: std::fs::File) -> io::Result<plimsoll::File> {
         let options = OpenOptions { direct: self.is_direct(), ..OpenOptions::default() };
         let handle = self.writer.handle.clone();
-        // A job ends even if this future is dropped: until then the descriptor stays open.
+        // The job runs to its end even if this future is dropped, and keeps the descriptor open until then.
         let open = move |_| async move {
             let opened = handle.open(format!("/proc/self/fd/{}", file.as_raw_fd()), &options).await;
             drop(file);
@@ -213,9 +211,9 @@ impl ObjectStore for ScheduledStore {
             range.map_err(|error| Error::Generic { store: NAME, source: Box::new(error) })
         });
         let ranges: Vec<Range<u64>> = checked.collect::<Result<_>>()?;
-        // No range lies in an empty object.
+        // An empty object has no ranges.
         let Some(object) = object else { return Ok(Vec::new()) };
-        // Adjacent ranges are read together; no byte that was not asked for is read.
+        // Adjacent ranges are read together; no other bytes are read.
         coalesce_ranges(&ranges, |range| read_range(object.clone(), range), 0).await
     }
 

@@ -1,9 +1,9 @@
 //! Uploads an object in parts of any length.
 //!
 //! # How it works
-//! The place of a part is known when it is handed over: behind all earlier parts. The bytes of a last, incomplete
-//! block are kept and written with the next part, or padded at the end. So parts are written in any order and
-//! concurrently, and each block by only one of them.
+//! The place of a part is known when `put_part` gets it: behind all earlier parts. The bytes of a last, incomplete
+//! block are kept and written with the next part, or padded at the end. So parts are written concurrently and in any
+//! order, and each block by only one of them.
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -18,20 +18,20 @@ use crate::staged::{Existing, Staged};
 /// Longest write, in bytes. The scheduler splits it further to suit the disk.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Writes of one payload in flight: while some are in the device, the next is copied.
+/// Writes of one payload in flight, so that the next is copied while others are in the device.
 const WRITES_IN_FLIGHT: usize = 4;
 
 /// Most buffers of [`WRITE_BYTES`] that a store keeps for the next payload.
 const SPARE_BUFFERS: usize = 8;
 
-/// Smallest block of direct writes, in bytes: a file system's block nearly everywhere. A device may allow less, but
-/// then the file system reads and zeroes the rest of its block.
+/// Smallest block of direct writes, in bytes: the block of most file systems. A device may allow less, but then the
+/// file system reads and zeroes the rest of its block.
 const BLOCK_BYTES: u64 = 4096;
 
 /// `EOPNOTSUPP` of Linux, with which a file system refuses to reserve space.
 const NOT_SUPPORTED: i32 = 95;
 
-/// Creates new files: through a handle to the shards, with direct I/O or without, from shared buffers.
+/// Creates new files through a handle to the shards, with direct I/O or without, from shared buffers.
 #[derive(Clone)]
 pub(crate) struct Writer {
     pub(crate) handle: Handle,
@@ -75,7 +75,7 @@ impl Writer {
     }
 }
 
-/// An object that is being written. If dropped, it leaves nothing behind.
+/// An object that is being written. If dropped, it leaves no file behind.
 pub(crate) struct Draft {
     file: File,
     staged: Staged,
@@ -98,7 +98,7 @@ impl Draft {
         &self.path
     }
 
-    /// Reserves space, so that a long object is contiguous and a full disk is noticed before anything is written.
+    /// Reserves space, so that a long object is contiguous and a full disk is detected before the first write.
     async fn reserve(&self, len_bytes: u64) -> io::Result<()> {
         let padded_bytes = len_bytes.next_multiple_of(self.block_bytes());
         match self.file.allocate(0, padded_bytes, false).await {
@@ -111,7 +111,7 @@ impl Draft {
         self.pen().write(offset, payload).await
     }
 
-    /// Makes the draft the object, durably. Its `len_bytes` bytes must have been written.
+    /// Makes the draft the object, durably. All its `len_bytes` bytes must have been written.
     pub(crate) async fn publish(self, len_bytes: u64, existing: Existing) -> io::Result<PutResult> {
         if !len_bytes.is_multiple_of(self.block_bytes()) {
             self.file.set_len(len_bytes).await?;
@@ -151,11 +151,13 @@ impl Pen {
             offset += len_bytes as u64;
             filled
         });
+
         let write = |(offset, buffer)| async move {
             let (written, buffer) = self.file.write_buffer_at(offset, buffer).await;
             self.give_back(buffer);
             written
         };
+
         stream::iter(writes).map_ok(write).try_buffered(WRITES_IN_FLIGHT).try_collect().await
     }
 
