@@ -22,26 +22,25 @@ use crate::{interrupt, screen};
 /// Interval at which a waiting view checks whether it is to end.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Columns that a narrow terminal goes without, the first one first: shares seldom change, and what is queued shows in
-/// the latencies.
+/// Columns that a narrow terminal leaves out, in this order: shares seldom change, and queueing shows in the latencies.
 const EXPENDABLE: [&str; 2] = ["shares", "queued"];
 
-/// What columns of a view mean; together a line that fits 80 columns.
+/// Meanings of a view's columns. Together they fit a line of 80 columns.
 const LEGEND: [(&[&str], &str); 3] =
     [(&["queued", "disk"], "now"), (&["p50", "p99"], "of whole requests"), (&["waits"], "why most were queued")];
 
 /// See what a running program's classes do and wait for, and change shares, limits and mode while it runs
 ///
-/// Programs that use the library and serve their control socket can be attached to, `plimsoll test`, `demo` and `tune`
-/// among them; by their owner and root alone. Without an argument: lists them. On a terminal the view is live, until
-/// Ctrl-C; else, and with --once, it is shown once. Changes stay when the view ends, a trace ends with it.
+/// Attaches to programs that use the library and serve a control socket, among them `plimsoll test`, `demo` and `tune`.
+/// Only their owner and root may attach. Without an argument, lists these programs. On a terminal the view is live
+/// until Ctrl-C; otherwise, and with --once, it is printed once. Changes remain when the view ends; a trace ends.
 #[derive(Args, Debug)]
 pub(crate) struct AttachArguments {
-    /// Number of the process, or its socket
+    /// Process ID, or path of its control socket
     #[arg(value_name = "PID|SOCKET")]
     target: Option<String>,
 
-    /// Show it once
+    /// Print the view once
     #[arg(long, requires = "target")]
     once: bool,
 
@@ -50,16 +49,16 @@ pub(crate) struct AttachArguments {
     #[arg(long = "set", value_name = "CLASS.SETTING=VALUE", requires = "target")]
     settings: Vec<Setting>,
 
-    /// Change the mode: scheduled, drain (requests go as they come), or depth:N (at most N requests in flight)
+    /// Change the mode: scheduled, drain (requests are not held back), or depth:N (at most N requests in flight)
     #[arg(long, value_name = "MODE", requires = "target", value_parser = attach::parse_mode)]
     mode: Option<Mode>,
 
-    /// Record what happens to every request here, until the view ends (for `plimsoll trace`); the file must not exist.
-    /// The program writes beside its socket, at most 1 GiB; the record is moved when the view ends
+    /// Record the events of every request in this file until the view ends (for `plimsoll trace`); it must not exist.
+    /// The program writes at most 1 GiB beside its socket; the record is moved here when the view ends
     #[arg(long, value_name = "FILE", requires = "target")]
     trace: Option<PathBuf>,
 
-    /// Time over which rates and latencies are taken: seconds, or with a unit
+    /// Interval over which rates and latencies are measured: seconds, or with a unit
     #[arg(long, default_value = "1s", value_name = "TIME",
           value_parser = time_within(Duration::from_millis(50), Duration::from_secs(3600)))]
     interval: Duration,
@@ -96,7 +95,7 @@ pub(crate) fn run(arguments: &AttachArguments) -> Result<Outcome, Failure> {
     let socket = attach::socket(target)?;
 
     let mut client = Client::connect(&socket)?;
-    // Refuse a misspelled class before anything begins.
+    // Refuse a misspelled class before the trace starts.
     attach::requests(client.hello(), &arguments.settings)?;
     let stop = Stop::default();
     interrupt::stop_on_signal(&stop)?;
@@ -110,7 +109,7 @@ pub(crate) fn run(arguments: &AttachArguments) -> Result<Outcome, Failure> {
     }
 
     let is_live = !arguments.once && arguments.format == BriefFormat::Table && std::io::stdout().is_terminal();
-    // A live view would erase the lines: they follow it.
+    // A live view would erase the lines, so they are printed after it.
     let tell_changes = || changes.iter().for_each(|change| screen::note(change));
     let shown = if is_live {
         let shown = live(&mut client, arguments, &stop);
@@ -124,7 +123,7 @@ pub(crate) fn run(arguments: &AttachArguments) -> Result<Outcome, Failure> {
     shown
 }
 
-/// A record that the program writes beside its socket and that is moved to the user's file at its end.
+/// A record that the program writes beside its socket. At the end it is moved to the user's file.
 struct Trace {
     /// Path of the record while the program writes it, as this process sees it.
     from: PathBuf,
@@ -139,7 +138,7 @@ impl Trace {
         let name = format!("attach-{}-{unix_ms}.plt", std::process::id());
         let from = socket.with_file_name(&name);
         if let Err(error) = client.change(&Request::TraceStart { name }) {
-            // The file is still empty.
+            // The file is still empty: remove it.
             let _ = std::fs::remove_file(to);
             return Err(error.into());
         }
@@ -219,7 +218,7 @@ fn wait(arguments: &AttachArguments, stop: &Stop) {
     }
 }
 
-/// What goes on in one interval.
+/// Measures one interval. Returns the snapshot at its end.
 fn look(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result<Snapshot, ClientError> {
     client.snapshot()?;
     wait(arguments, stop);
@@ -230,7 +229,7 @@ fn look(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result
 
 fn once(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result<Outcome, Failure> {
     let snapshot = match look(client, arguments, stop) {
-        // What matters is the record, and that is told next.
+        // With a trace, the record is the result; the caller reports it.
         Err(error) if arguments.trace.is_some() && has_ended(&error) => return Ok(Outcome::Done),
         other => other?,
     };
@@ -245,7 +244,7 @@ fn once(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result
     Ok(if stop.is_asked() { Outcome::Interrupted } else { Outcome::Done })
 }
 
-/// Draws the same screen again and again. Ctrl-C is how it ends.
+/// Redraws the view each interval until `stop` is set or the program ends.
 fn live(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result<Outcome, Failure> {
     while !stop.is_asked() {
         match view(client, screen::width(std::io::stdout())) {
@@ -263,8 +262,8 @@ fn live(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result
     Ok(Outcome::Done)
 }
 
-/// Asks the program for its state. Returns that as text of at most `width` columns; rates are those since the client's
-/// last look.
+/// Asks the program for its state. Returns it as text of at most `width` columns, with rates since the client's last
+/// snapshot.
 pub(crate) fn view(client: &mut Client, width: u16) -> Result<String, ClientError> {
     let snapshot = client.snapshot()?;
     Ok(text(client.refresh()?, &snapshot, width))
@@ -288,7 +287,7 @@ fn text(hello: &Hello, snapshot: &Snapshot, width: u16) -> String {
     text
 }
 
-/// Explains the columns that are shown.
+/// Returns the meanings of the shown columns.
 fn legend(shown: &BTreeSet<&str>) -> String {
     let entry = |(columns, meaning): &(&[&str], &str)| {
         let columns: Vec<&str> = columns.iter().copied().filter(|column| shown.contains(column)).collect();
@@ -305,11 +304,13 @@ fn disk_line(disk: &DiskState) -> String {
         }
         _ => parts.push("no model".to_owned()),
     }
+
     if let (Some(tokens_ns), Some(max_ns)) = (disk.tokens_ns, disk.tokens_max_ns) {
         let sign = if tokens_ns < 0 { "-" } else { "" };
         let tokens = format_duration_ns(tokens_ns.unsigned_abs());
         parts.push(format!("tokens {sign}{tokens} of {}", format_duration_ns(max_ns)));
     }
+
     parts.extend(disk.capacity_scale.map(|scale| format!("capacity {:.0} %", scale * 100.0)));
     if let Some(WindowLimit::LatencyGoal { kept, needed_ns }) = disk.window_limit {
         let needed = format_duration_ns(needed_ns);
@@ -320,7 +321,7 @@ fn disk_line(disk: &DiskState) -> String {
     parts.join(", ")
 }
 
-/// Returns the columns that fit `width`, and the table of them.
+/// Returns the columns that fit `width`, and the table with them.
 fn classes(disk: &DiskState, width: u16) -> (Vec<&'static str>, String) {
     let is_alone = disk.classes.iter().filter(|class| is_busy(class)).count() < 2;
     let mut headers = vec!["class", "shares", "IOPS", "read", "write", "queued", "disk", "p50", "p99", "waits"];
@@ -364,8 +365,8 @@ fn is_busy(class: &ClassState) -> bool {
     recent || class.queued + class.in_flight > 0
 }
 
-/// Returns the reason for which a class waited most, and its part of the waiting time. A class that has the disk for
-/// itself does not wait for others to be served.
+/// Returns the reason for which a class waited most, and its part of the waiting time. If the class is alone on the
+/// disk, ignores waits for fairness.
 fn waits(recent: &Recent, now: Option<&str>, is_alone: bool) -> String {
     let counts = |reason: &str| !(is_alone && reason == WaitReason::Fairness.name());
     let now = now.filter(|reason| counts(reason));

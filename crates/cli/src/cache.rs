@@ -20,8 +20,8 @@ use crate::failure::{Failure, Outcome};
 /// Create, change, watch and measure a block cache over several disks
 ///
 /// CACHE.yaml says which disks a cache has and how it runs; `create` writes it. A process that has the cache open
-/// follows it, and publishes every second what it does, for `status`, `iostat` and `hits`. `slabs` and `check` look at
-/// the disks of a cache that no process has open.
+/// follows the file's changes, and publishes statistics every second for `status`, `iostat` and `hits`. `slabs` and
+/// `check` read the disks of a cache that no process has open.
 #[derive(Args, Debug)]
 pub(crate) struct CacheArguments {
     #[command(subcommand)]
@@ -45,7 +45,7 @@ enum Command {
 /// The file of a cache.
 #[derive(Args, Debug)]
 struct CacheFlag {
-    /// The cache's file
+    /// The cache's configuration file
     #[arg(value_name = "CACHE.yaml")]
     cache: PathBuf,
 }

@@ -10,22 +10,23 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
 use crate::screen;
 
-/// Compare results: what is better or worse by more than chance explains
+/// Compare results: figures that are better or worse beyond chance
 ///
-/// Results of `plimsoll test --format json` (also of sweeps, matrices and searches for a rate), or of `plimsoll sim run
-/// --format json`; the first is the base. Throughput, IOPS and mean latency by Welch's test on the intervals, corrected for
-/// their autocorrelation; percentiles by resampling the histograms. Exit code 1 if anything is worse than in the base.
+/// Takes results of `plimsoll test --format json` (also of sweeps, matrices and searches for a rate), or of `plimsoll
+/// sim run --format json`; the first is the base. Compares throughput, IOPS and mean latency by Welch's test on the
+/// intervals, corrected for autocorrelation, and percentiles by resampling the histograms. Exit code 1 if anything is
+/// worse than in the base.
 #[derive(Args, Debug)]
 pub(crate) struct CompareArguments {
     /// Results, the base first; several runs of one side separated by commas: A1.json,A2.json B1.json,B2.json
     #[arg(value_name = "RESULT[,RESULT...]", num_args = 1.., required = true)]
     results: Vec<String>,
 
-    /// Largest change in per cent that does not count
+    /// Largest change that does not count, in per cent
     #[arg(long, default_value_t = 1.0, value_name = "PERCENT", value_parser = parse_threshold)]
     threshold: f64,
 
-    /// Seed of the resampling: the same gives the same result
+    /// Seed of the resampling; the same seed gives the same result
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
 

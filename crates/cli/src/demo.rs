@@ -16,9 +16,9 @@ use crate::{interrupt, screen, tune};
 
 /// See in a minute what scheduling does for a query while background work wants the whole disk
 ///
-/// Measures the disk briefly, then runs 4 KiB random reads at a fixed rate (class query) alone, beside 4 x 32 outstanding
-/// 128 KiB reads and writes sent as they come (drained), and beside the same scheduled. Writes at most 16 GiB of scratch
-/// data, and removes it.
+/// Measures the disk briefly, then runs 4 KiB random reads at a fixed rate (class query): alone, beside 4 x 32
+/// outstanding 128 KiB reads and writes that are not scheduled (drained), and beside the same scheduled. Writes at most
+/// 16 GiB of scratch data, and removes it.
 #[derive(Args, Debug)]
 pub(crate) struct DemoArguments {
     /// Directory on the disk to show
@@ -33,11 +33,11 @@ pub(crate) struct DemoArguments {
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
 
-    /// Record what happens to every request here (for `plimsoll trace`)
+    /// Record the events of every request in this file (for `plimsoll trace`)
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// Write over the file of --trace
+    /// Overwrite the file of --trace
     #[arg(long, requires = "trace")]
     force: bool,
 

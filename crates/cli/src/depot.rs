@@ -16,36 +16,36 @@ use crate::stat::CapacityFlags;
 
 /// Store results and recordings in a depot: Parquet files by host and day, for DuckDB, DataFusion, Spark
 ///
-/// Takes traces, recordings of stat, and JSON of test, tune, sim run, compare and instance card; what a file is shows
-/// from its content. A file that is stored again replaces what it left before. The tables are described in
-/// docs/depot.md, questions to them are in sql/. Exit code 1 if some of the files were not stored.
+/// Takes traces, recordings of stat, and JSON of test, tune, sim run, compare and instance card; their content shows
+/// which they are. A file that is stored again replaces its earlier rows. docs/depot.md describes the tables; sql/ has
+/// queries. Exit code 1 if some of the files were not stored.
 #[derive(Args, Debug)]
 #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "without Parquet the command only refuses"))]
 pub(crate) struct DepotArguments {
-    /// The directory of the depot, made if there is none, or s3://BUCKET/PREFIX
+    /// Directory of the depot, created if missing, or s3://BUCKET/PREFIX
     ///
-    /// For a bucket, the program is built with the feature s3. The environment says how it is reached:
-    /// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and AWS_ENDPOINT_URL for servers other than Amazon's.
+    /// A bucket needs a program built with the feature s3. The environment configures the access: AWS_ACCESS_KEY_ID,
+    /// AWS_SECRET_ACCESS_KEY, AWS_REGION, and AWS_ENDPOINT_URL for servers other than Amazon's.
     #[arg(value_name = "DEPOT")]
     depot: PathBuf,
 
-    /// What to store
+    /// Files to store
     #[arg(value_name = "FILE", num_args = 1.., required = true)]
     files: Vec<PathBuf>,
 
-    /// The host that the files are of [default: as they say; traces and simulations do not]
+    /// Host of the files [default: the one that they name; traces and simulations name none]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
 
-    /// When traces began and results were made, such as 2026-03-14T12:00:00Z [default: as they say]
+    /// Start of traces and time of results, such as 2026-03-14T12:00:00Z [default: from the files]
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
 
-    /// Of traces, only histograms
+    /// Store only histograms of traces
     #[arg(long)]
     no_spans: bool,
 
-    /// A directory for each hour, below that of the day: for all files of a depot, or for none
+    /// Use a directory for each hour, below that of the day: for all files of a depot, or for none
     #[arg(long)]
     by_hour: bool,
 

@@ -1,10 +1,10 @@
-//! Programs that are commands of `plimsoll` though they are built apart: `plimsoll NAME` runs `plimsoll-NAME`.
+//! Commands in separate programs: `plimsoll NAME` runs `plimsoll-NAME`.
 //!
-//! **Why.** `plimsoll query` has an SQL engine in it, which the plain program must not carry.
+//! **Why.** `plimsoll query` contains an SQL engine, which the plain program must not include.
 //!
-//! **How.** A first word that is no command is looked for as `plimsoll-NAME` beside this program, then on PATH.
+//! **How.** If the first word is not a command, `plimsoll-NAME` is searched for beside this program, then on PATH.
 //!
-//! **Limits.** `plimsoll --help` does not list them. The name comes first, before any flag.
+//! **Limits.** `plimsoll --help` does not list these programs. The name comes first, before any flag.
 //!
 //! **Example.** `plimsoll query latency` runs `plimsoll-query latency`.
 
@@ -27,7 +27,7 @@ pub(crate) fn run_or_exit(error: &clap::Error) -> ExitCode {
     ExitCode::from(3)
 }
 
-/// Returns the program for the first word, if that is what clap did not know.
+/// Returns the program for the first word, if clap rejected that word as an unknown command.
 fn find(first: &OsStr, error: &clap::Error) -> Option<PathBuf> {
     let unknown = error.get(ContextKind::InvalidSubcommand).filter(|_| error.kind() == ErrorKind::InvalidSubcommand);
     let Some(ContextValue::String(name)) = unknown else { return None };

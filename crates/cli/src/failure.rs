@@ -27,7 +27,7 @@ pub(crate) enum Outcome {
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Exit code 2: the request makes no sense.
+    /// Exit code 2: bad input or usage.
     Input(String),
     /// Exit code 3: this machine cannot do it.
     Machine(String),
@@ -135,7 +135,7 @@ impl From<ScratchError> for Failure {
     }
 }
 
-/// Returns the refusal of a program that was built without Parquet; `else_do` is what else can be done.
+/// Returns the error of a program that was built without Parquet; `else_do` names the alternative.
 pub(crate) fn without_parquet(else_do: &str) -> Failure {
     Failure::Input(format!(
         "this plimsoll was built without Parquet: build it with `cargo build --release --features parquet`, {else_do}"
@@ -151,7 +151,7 @@ pub(crate) fn as_json_line(result: &impl Serialize) -> Result<String, Failure> {
     told(serde_json::to_string(result))
 }
 
-/// Returns the JSON, or why it could not be written.
+/// Turns a serialization error into a failure.
 pub(crate) fn told(written: serde_json::Result<String>) -> Result<String, Failure> {
     written.map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))
 }

@@ -30,7 +30,7 @@ pub(crate) fn input() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().map(|path| if path.as_os_str() == "-" { PathBuf::from("/dev/stdin") } else { path })
 }
 
-/// What holds requests back.
+/// What limits the requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeName {
     /// The disk model.
@@ -45,7 +45,7 @@ pub(crate) enum ModeName {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Disk and scheduler")]
 pub(crate) struct DiskFlags {
-    /// Seastar's four-figure file
+    /// Seastar's io-properties file, with the four figures of a disk
     #[arg(long, visible_alias = "io-properties-file", value_name = "FILE")]
     pub(crate) io_properties: Option<PathBuf>,
 
@@ -53,20 +53,20 @@ pub(crate) struct DiskFlags {
     #[arg(long, value_name = "FILE|PRESET", conflicts_with = "io_properties")]
     pub(crate) disk: Option<String>,
 
-    /// Cost form in place of that of --io-properties or --disk [default: theirs, else knee]; or old-defaults: what
-    /// Seastar did until 2025 where there were no properties
+    /// Cost form in place of that of --io-properties or --disk [default: theirs, else knee]; or old-defaults: Seastar's
+    /// defaults until 2025, without io-properties
     #[arg(long, value_name = "FORM", value_parser = model())]
     pub(crate) model: Option<ModelChoice>,
 
-    /// What holds requests back
+    /// What limits the requests in flight
     #[arg(long, value_enum, default_value_t = ModeName::Scheduled)]
     pub(crate) mode: ModeName,
 
-    /// With --mode depth: requests in flight, divided over the I/O queues [default: what --disk says]
+    /// With --mode depth: most requests in flight, divided over the I/O queues [default: that of --disk]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_io_requests: Option<u32>,
 
-    /// I/O queues [default: one for each shard; with --mode depth what --disk says]
+    /// I/O queues [default: one for each shard; with --mode depth that of --disk]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) num_io_queues: Option<u16>,
 
@@ -80,7 +80,8 @@ pub(crate) struct DiskFlags {
     #[arg(long, value_name = "MIN:MAX|off", value_parser = parse_capacity_scale)]
     pub(crate) capacity_scale: Option<ControlConfig>,
 
-    /// Part of the disk's full throughput that the closed loop keeps, 0.5 to 0.99: more throughput, more latency [default: 0.9]
+    /// Part of the disk's full throughput that the closed loop keeps, 0.5 to 0.99: more throughput, more latency
+    /// [default: 0.9]
     #[arg(long, value_name = "PART", value_parser = parse_throughput_goal)]
     pub(crate) throughput_goal: Option<f64>,
 }
@@ -105,6 +106,7 @@ impl DiskFlags {
                 "--model old-defaults is for a disk of which nothing is known: leave out --io-properties and --disk";
             return Err(Failure::Input(message.to_owned()));
         }
+
         let properties = self.io_properties.as_deref().map(read_properties).transpose()?;
         let disk = self.disk.as_deref().map(|name| disk::find(name, Path::new(""))).transpose()?;
         let of_disk = disk.as_ref().filter(|_| self.mode == ModeName::Depth);
@@ -121,7 +123,8 @@ impl DiskFlags {
             (ModeName::Scheduled, None) => DiskMode::Scheduled,
             (ModeName::Drain, None) => DiskMode::Drain,
         };
-        // Those of a file were chosen for another number of shards.
+
+        // The disk's number of queues was chosen for another number of shards.
         let of_file = of_disk.and_then(|disk| disk.num_io_queues).map(|queues| queues.min(shards));
         let num_io_queues = self.num_io_queues.or(of_file);
         Ok(DiskChoice {
@@ -136,7 +139,7 @@ impl DiskFlags {
         })
     }
 
-    /// Prints remarks about the choice to stderr.
+    /// Prints warnings about the choice to stderr.
     pub(crate) fn warn(&self, choice: &DiskChoice, shards: u16) {
         if self.model == Some(ModelChoice::OldDefaults) {
             screen::warning(
@@ -149,6 +152,7 @@ impl DiskFlags {
                  backend",
             );
         }
+
         if let DiskMode::Depth { max_io_requests } = choice.mode {
             let queues = u32::from(choice.num_io_queues.unwrap_or(shards));
             if max_io_requests < 4 * queues {

@@ -1,4 +1,4 @@
-//! `plimsoll info`: the promises of a disk description, and their cost by each form.
+//! `plimsoll info`: the rates and costs that a disk description promises, by each cost form.
 
 use std::path::{Path, PathBuf};
 
@@ -20,11 +20,11 @@ use crate::screen;
 
 /// Show what a disk description promises: costs, rates, token bucket; no disk is needed
 ///
-/// For each disk of an io-properties file, or for a disk model: what Seastar's ioinfo prints, and what the scheduler
-/// lets through at each request size, by each cost form.
+/// For each disk of an io-properties file, or for a disk model, shows the output of Seastar's ioinfo, and the rates
+/// that the scheduler admits at each request size, by each cost form.
 #[derive(Args, Debug)]
 pub(crate) struct InfoArguments {
-    /// Seastar's four-figure file; `-`: stdin
+    /// Seastar's io-properties file; `-`: stdin
     #[arg(value_name = "IO_PROPERTIES", required_unless_present = "disk", value_parser = input())]
     io_properties: Option<PathBuf>,
 
@@ -32,7 +32,7 @@ pub(crate) struct InfoArguments {
     #[arg(long, value_name = "FILE|PRESET", conflicts_with = "io_properties")]
     disk: Option<String>,
 
-    /// Check the figures of the file instead: what is suspicious, and what to do about it; exit code 1 if anything is
+    /// Check the file's figures instead: show suspicious ones, and remedies; exit code 1 if there are any
     #[arg(long, requires = "io_properties", conflicts_with_all = ["model", "latency_goal", "shards", "num_io_queues"])]
     check: bool,
 
@@ -78,6 +78,7 @@ fn parse_instance(text: &str) -> Result<Beside, String> {
 fn check(path: &Path, arguments: &InfoArguments) -> Result<Outcome, Failure> {
     let options = CheckOptions { beside: arguments.instance.unwrap_or_default(), ..CheckOptions::default() };
     let report = check::check_file(path, &options)?;
+
     let text = match arguments.format {
         DiskFormat::Json => report.to_json(),
         DiskFormat::Table if report.findings.is_empty() => {
@@ -94,6 +95,7 @@ fn check(path: &Path, arguments: &InfoArguments) -> Result<Outcome, Failure> {
             return Err(Failure::Input("--check prints a table or JSON: --format table or --format json".to_owned()));
         }
     };
+
     screen::print(&text)?;
     Ok(if report.findings.is_empty() { Outcome::Done } else { Outcome::Finding })
 }
@@ -123,7 +125,7 @@ pub(crate) fn run(arguments: &InfoArguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Reads the description that the arguments name; warnings about it go to stderr.
+/// Reads the description that the arguments name. Prints its warnings to stderr.
 fn read(arguments: &InfoArguments) -> Result<Info, Failure> {
     if let (Some(queues), Some(shards)) = (arguments.num_io_queues, arguments.shards)
         && queues > shards
@@ -180,7 +182,7 @@ fn heading(disk: &DiskInfo) -> String {
     ))
 }
 
-/// Returns a limit that reads and writes share; without its credits.
+/// Returns a limit that reads and writes share, without its credits.
 fn shared(cap: &Cap) -> String {
     match cap.unit {
         "bytes" => format_throughput_decimal(cap.base_per_s),
@@ -188,10 +190,10 @@ fn shared(cap: &Cap) -> String {
     }
 }
 
-/// Makes the cell of a form, as text.
+/// Returns the text of a form's cell.
 type Cell<'a> = &'a dyn Fn(&FormInfo) -> String;
 
-/// Returns the figures under each form, a column for each.
+/// Returns the table of figures, with a column for each form.
 fn forms_table(disk: &DiskInfo) -> String {
     let configured = &disk.configured;
     let limit = |figure: Option<u64>, factor: f64| rate(figure.map(|figure| figure as f64 * factor));
@@ -259,7 +261,7 @@ const COMPARED_BYTES: [u32; 6] = [512, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 1
 
 /// Returns the IOPS of the forms at some sizes.
 fn side_by_side(disk: &DiskInfo) -> String {
-    // A screen has room for four: beside a measured table leave out `additive`, of which `seastar` is a kind.
+    // A screen has room for four forms. Beside a measured table, leave out `additive`: `seastar` is a kind of it.
     let has_table = disk.form(info::TABLE).is_some();
     let forms = || disk.forms.iter().filter(|form| !(has_table && form.name == CostForm::Additive.name()));
     let mut headers = vec!["size".to_owned()];
@@ -276,7 +278,7 @@ fn side_by_side(disk: &DiskInfo) -> String {
     screen::table(&headers, rows.collect())
 }
 
-/// Returns sentences about the figures, for the form shown and for Seastar's.
+/// Returns sentences about the figures, by the shown form and by Seastar's.
 fn sentences(disk: &DiskInfo) -> String {
     let shown = disk.forms.iter().filter(|form| form.name == disk.model || form.name == CostForm::Seastar.name());
     let mut lines = Vec::new();
@@ -297,7 +299,7 @@ fn sentences(disk: &DiskInfo) -> String {
     lines.iter().map(|line| screen::wrap(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the part of the configured operations a second that a form leaves, if it charges for them.
+/// Returns a sentence on the part of the configured IOPS that 4 KiB reads reach with a form.
 fn reachable(form: &FormInfo) -> Option<String> {
     let size = form.size(4096)?;
     Some(format!(
@@ -308,10 +310,10 @@ fn reachable(form: &FormInfo) -> Option<String> {
     ))
 }
 
-/// Text in place of a rate for something that costs nothing.
+/// Text in place of a rate if requests cost nothing.
 const UNLIMITED: &str = "free";
 
-/// Formats a rate with the digits that it needs.
+/// Formats a rate, or [`UNLIMITED`] if there is none.
 fn rate(rate: Option<f64>) -> String {
     match rate {
         None => UNLIMITED.to_owned(),
@@ -320,7 +322,7 @@ fn rate(rate: Option<f64>) -> String {
     }
 }
 
-/// Formats with three significant digits if there are decimals; tiny values in the form 3.0e-6.
+/// Formats a value below 1000 with about three digits, others as a whole number; tiny values as 3.0e-6.
 fn significant(value: f64) -> String {
     match value {
         value if value >= 1000.0 => format_count(value.round() as u64),
@@ -332,7 +334,7 @@ fn significant(value: f64) -> String {
     }
 }
 
-/// Formats a calculated figure, with its distance from the configured one if that is visible.
+/// Formats a calculated figure, with its difference from the configured one if that rounds to 0.1 % or more.
 fn with_difference(figure: Option<f64>, difference_pct: Option<f64>) -> String {
     match difference_pct {
         Some(difference) if difference.abs() >= 0.05 => format!("{} {difference:+.1} %", rate(figure)),

@@ -1,4 +1,4 @@
-//! `plimsoll instance`: which machine suits which work.
+//! `plimsoll instance`: which machine suits which workload.
 
 mod card;
 mod claims;
@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 
 use crate::failure::{Failure, Outcome};
 
-/// Which machine for which work: characterise this one, compare, scale, check what others claim
+/// Choose machines for a workload: measure this one, compare, check how families scale, check published claims
 #[derive(Args, Debug)]
 pub(crate) struct InstanceArguments {
     #[command(subcommand)]

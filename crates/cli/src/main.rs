@@ -1,4 +1,4 @@
-//! The `plimsoll` command: one file per command, this one to find it.
+//! The `plimsoll` command: parses the arguments and runs a subcommand. Each subcommand has its own file.
 //!
 //! Exit codes: 0 done; 1 done, and a finding or figure says no; 2 bad input or usage; 3 this machine cannot measure or
 //! run it; 130 interrupted (results so far have been printed, scratch files removed).
@@ -45,7 +45,7 @@ struct Arguments {
     #[command(subcommand)]
     command: Command,
 
-    /// Print each warning of a command that judges, as it comes, instead of their count
+    /// For commands that judge: print each warning at once, instead of the number of warnings at the end
     #[arg(long, global = true)]
     verbose: bool,
 }
@@ -122,7 +122,7 @@ fn main() -> ExitCode {
         Ok(Outcome::Interrupted) => ExitCode::from(130),
         Ok(Outcome::OfProgram(code)) => ExitCode::from(code),
         Err(failure) => {
-            // A reader closes the pipe when it has read enough: no error.
+            // A reader that has read enough closes the pipe: not an error.
             if !failure.is_broken_pipe() {
                 screen::error(&failure.to_string());
             }

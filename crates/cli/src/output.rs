@@ -1,13 +1,13 @@
-//! The file of a result: checked to be writable before the work, complete or absent after it.
+//! The file of a result: checked to be writable before the work, complete or absent afterwards.
 //!
 //! **Why.** A measurement takes minutes. An unwritable file must be reported before it, and a reader must never see
 //! half a file.
 //!
 //! **How.** [`Output::check`] checks the path, and creates and removes a file beside it. [`Output::write`] writes a
 //! file beside it and renames that file onto the path. Without `--force` the path is first created exclusively, so that
-//! a file that appeared meanwhile stays as it is. A place that takes no files is bad input; one that is full or
-//! read-only is a fault of the machine. Links are followed: their target is replaced, not the link. A path that is no
-//! regular file (a pipe, `/dev/null`) is written in place.
+//! a file that appeared meanwhile is kept. A directory that accepts no files is bad input; a full or read-only one is a
+//! fault of the machine. Links are followed: their target is replaced, not the link. A path that is not a regular file
+//! (a pipe, `/dev/null`) is written in place.
 //!
 //! **Limits.** A machine that stops between creating and renaming leaves an empty file.
 //!
@@ -28,7 +28,7 @@ pub(crate) struct Output {
     force: bool,
 }
 
-/// Checks that `output`, the value of `flag`, is not the file `input` under whatever name: writing would destroy it.
+/// Refuses `output`, the value of `flag`, if it is the file `input` under any name: writing would destroy that file.
 pub(crate) fn refuse_input(output: &Path, flag: &str, input: &Path) -> Result<(), Failure> {
     let identity = |path: &Path| fs::metadata(path).ok().map(|of| (of.dev(), of.ino(), of.is_file()));
     match identity(output) {
@@ -100,7 +100,7 @@ impl Output {
         if !self.force {
             File::create_new(&self.path)?;
             return fs::rename(temporary, &self.path).inspect_err(|_| {
-                // This process has just created it, and it is empty.
+                // Remove the empty file that this process has just created.
                 let _ = fs::remove_file(&self.path);
             });
         }
@@ -120,13 +120,13 @@ impl Output {
         self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 
-    /// Returns whether the path exists and is no regular file, so that no file can replace it.
+    /// Returns whether the path exists and is not a regular file, so that no file can replace it.
     fn is_special(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|metadata| !metadata.is_file())
     }
 }
 
-/// A directory for pictures, a file each.
+/// A directory that gets a file for each picture.
 pub(crate) struct Pictures {
     directory: PathBuf,
     force: bool,

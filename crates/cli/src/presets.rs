@@ -39,16 +39,16 @@ struct ListArguments {
     format: ReportFormat,
 }
 
-/// Show everything that is known of a preset, with where it comes from
+/// Show all facts about a preset, and their sources
 ///
-/// NAME is a preset (i4i.2xlarge), an array of them (4x983-dct), or a volume with what is asked for beyond its base,
-/// each part with its unit (gp3:500GiB:16000iops:1000MiB/s). It is what --disk takes.
+/// NAME is a preset (i4i.2xlarge), an array of them (4x983-dct), or a volume with the figures ordered beyond its base,
+/// each with its unit (gp3:500GiB:16000iops:1000MiB/s). --disk takes the same names.
 #[derive(Args, Debug)]
 struct ShowArguments {
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// With --format yaml: where the disk is mounted
+    /// With --format yaml: mount point of the disk
     #[arg(long, value_name = "DIR", default_value = "/var/lib/data")]
     mountpoint: String,
 
@@ -57,33 +57,33 @@ struct ShowArguments {
     format: DiskFormat,
 }
 
-/// Find presets by words, and by what they carry at least; the nearest comes first
+/// Find presets by words and minimum figures; the nearest comes first
 ///
-/// Rates are by the second or, with /min, by the minute, as some graphs of AWS count: 13.2M/min are 220,000 operations
-/// a second. 1 MB is 10^6 bytes, 1 MiB 2^20 bytes, 1 Mb 10^6 bits.
+/// Rates are per second or, with /min, per minute, as in some graphs of AWS: 13.2M/min are 220,000 operations a second.
+/// 1 MB is 10^6 bytes, 1 MiB 2^20 bytes, 1 Mb 10^6 bits.
 #[derive(Args, Debug)]
 struct FindArguments {
-    /// Words that name, kind (instance, drive, volume), family or source must have
+    /// Words that name, kind (instance, drive, volume), family or source must contain
     #[arg(value_name = "TEXT")]
     text: Vec<String>,
 
-    /// Reads a second, such as 600k or 13.2M/min
+    /// Minimum reads a second, such as 600k or 13.2M/min
     #[arg(long, value_name = "N[/s|/min]", value_parser = operations)]
     read_iops: Option<Understood>,
 
-    /// Writes a second
+    /// Minimum writes a second
     #[arg(long, value_name = "N[/s|/min]", value_parser = operations)]
     write_iops: Option<Understood>,
 
-    /// Bytes read a second, such as 3GB/s
+    /// Minimum bytes read a second, such as 3GB/s
     #[arg(long, value_name = "BYTES/s", value_parser = bandwidth)]
     read_bandwidth: Option<Understood>,
 
-    /// Bytes written a second
+    /// Minimum bytes written a second
     #[arg(long, value_name = "BYTES/s", value_parser = bandwidth)]
     write_bandwidth: Option<Understood>,
 
-    /// Bytes, such as 7.5TB
+    /// Minimum capacity in bytes, such as 7.5TB
     #[arg(long, value_name = "BYTES", value_parser = capacity)]
     capacity: Option<Understood>,
 
@@ -92,7 +92,7 @@ struct FindArguments {
     format: ReportFormat,
 }
 
-/// Multiply a disk, and compare the sum with what the instance lets through; exit code 1 if the instance is the limit
+/// Multiply a disk, and compare the sum with the bandwidth of the instance; exit code 1 if the instance is the limit
 #[derive(Args, Debug)]
 struct ArrayArguments {
     /// Members: 4x983-dct, or 3xgp3:50GB:250MB/s
@@ -168,7 +168,7 @@ fn list(arguments: &ListArguments) -> Result<Outcome, Failure> {
 /// Version of the JSON; it rises when a key changes its meaning or disappears.
 const SCHEMA: u32 = 1;
 
-/// Returns a line for each preset, and the reasons why some are suspect.
+/// Returns a row for each preset, and the reasons why some are suspect.
 fn overview(presets: &[PresetInfo]) -> String {
     if presets.is_empty() {
         return "no preset".to_owned();
@@ -259,7 +259,7 @@ fn figures_table(preset: &PresetInfo) -> String {
     screen::table(&["", "one disk", "all disks", "advertised"], rows)
 }
 
-/// Returns the facts beside the figures, a line each.
+/// Returns the facts besides the figures, a line each.
 fn facts(preset: &PresetInfo) -> Vec<String> {
     let default = |what: &str| match preset.defaults.contains(&what) {
         true => " (not known: default of its generation)",
@@ -395,11 +395,13 @@ fn array_table(report: &ArrayReport, limit: Option<&Understood>) -> String {
         row("read MB/s", member.read_bandwidth, array.read_bandwidth, megabytes),
         row("write MB/s", member.write_bandwidth, array.write_bandwidth, megabytes),
     ];
+
     let array_header = format!("{} of them", report.members);
     let mut parts = vec![
         format!("{}: {} x {}", report.array.name, report.members, report.member.name),
         screen::table(&["", "one", &array_header], rows),
     ];
+
     if let Some(limit) = limit {
         let mut lines = vec![format!("Limit: {} is {}.", limit.text, limit.meaning)];
         lines.push(verdict("Reads", &report.read));
@@ -409,7 +411,7 @@ fn array_table(report: &ArrayReport, limit: Option<&Understood>) -> String {
     parts.join("\n\n")
 }
 
-/// Returns whether the limit or the members bind, and the difference.
+/// Returns a sentence: whether the limit or the members bind, and the difference.
 fn verdict(what: &str, direction: &Direction) -> String {
     let rate = |bytes_per_s: u64| format_throughput_decimal(bytes_per_s as f64);
     let bound = if direction.bound_by == "limit" {

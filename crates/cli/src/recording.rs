@@ -1,11 +1,11 @@
-//! `--trace FILE`: the record of a command's runs, checked to be writable before the work, and reported on after it.
+//! `--trace FILE`: the trace of a command's runs, checked to be writable before the work, and reported on afterwards.
 //!
-//! **Why.** The flag is the same for every command, and an incomplete record must be reported.
+//! **Why.** The flag is the same for every command, and an incomplete trace must be reported.
 //!
-//! **How.** [`Recording::start`] begins the file and gives it to the [`Instruments`] of the runs; [`Recording::end`]
-//! says how many events there are.
+//! **How.** [`Recording::start`] creates the file and passes it to the [`Instruments`] of the runs; [`Recording::end`]
+//! prints the number of events.
 //!
-//! **Limits.** The file is written as events come, so that a command that dies leaves its events so far; it is not
+//! **Limits.** The file is written while events occur, so that a command that dies leaves its events so far; it is not
 //! renamed into place.
 //!
 //! **Example.** `plimsoll test job.yaml --trace run.plt` prints at its end `run.plt: 812,345 events recorded`.
@@ -25,7 +25,8 @@ pub(crate) struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// Records runs with these `instruments` into `path`, if there is one; over a file that is there only with `force`.
+    /// Records runs with these `instruments` into `path`, if it is given. Overwrites an existing file only with
+    /// `force`.
     pub(crate) fn start(
         path: Option<&Path>,
         force: bool,
@@ -40,7 +41,7 @@ impl<'a> Recording<'a> {
         Ok(Recording { path: path.map(Path::to_owned), instruments })
     }
 
-    /// Reports the number of events, and any that are missing.
+    /// Reports the number of recorded events, and of those that were dropped.
     pub(crate) fn end(self) -> Result<(), Failure> {
         let (Some(path), Some(recorded)) = (self.path, self.instruments.recorded()) else { return Ok(()) };
         let (path, events) = (path.display(), format_count(recorded.events));

@@ -12,26 +12,26 @@ use crate::flags::ReportFormat;
 use crate::output::Output;
 use crate::screen;
 
-/// Make one page (HTML) from results: tables and pictures, without a network
+/// Make one page (HTML) from results: tables and pictures; the page needs no network
 ///
-/// JSON of tune, test, compare, sim run and sim surface; records of tune; cards of machines; traces; recordings of
-/// stat, samples of /proc/diskstats and output of iostat. What a file is shows from its content. Printed is what was
-/// found.
+/// Takes JSON of tune, test, compare, sim run and sim surface; records of tune; cards of machines; traces; recordings
+/// of stat, samples of /proc/diskstats and output of iostat. Their content shows which they are. Prints a row for each
+/// file.
 #[derive(Args, Debug)]
 pub(crate) struct ReportArguments {
     /// Results, in the order in which the page shows them
     #[arg(value_name = "FILE", num_args = 1.., required = true)]
     results: Vec<PathBuf>,
 
-    /// Write the page here
+    /// File of the page
     #[arg(short, long, default_value = "report.html", value_name = "FILE")]
     output: PathBuf,
 
-    /// Write over an existing output file
+    /// Overwrite an existing output file
     #[arg(long)]
     force: bool,
 
-    /// Title of the page [default: of the result; of several, their number]
+    /// Title of the page [default: that of a single result, else the number of results]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
 

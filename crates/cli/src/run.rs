@@ -1,17 +1,17 @@
-//! `plimsoll run`: an unchanged program, with the scheduler between it and its disk.
+//! `plimsoll run`: runs an unchanged program with the scheduler between it and its disk.
 //!
 //! # Why
 //! Most users cannot change their database.
 //!
 //! # How it works
-//! Faults are reported before the program starts: of the rules ([`run_rules`]), the disk, the program itself
-//! ([`program`]). A file in memory ([`handover`]) carries the checked settings to the library that the dynamic linker
-//! loads into the program, and the counters back. While the program runs, [`watch`] looks for I/O that the library
-//! cannot see, and [`live`] shows its classes if asked; at its end [`report`] prints to stderr the work of each class and
-//! the part of the I/O that passed the gate. The program's exit code becomes the command's.
+//! Faults of the rules ([`run_rules`]), the disk and the program ([`program`]) are reported before the program starts.
+//! A file in memory ([`handover`]) carries the checked settings to the library that the dynamic linker loads into the
+//! program, and the counters back. While the program runs, [`watch`] looks for I/O that the library cannot see, and
+//! with `--live` [`live`] shows its classes; at its end [`report`] prints to stderr the work of each class and the part
+//! of the I/O that passed the gate. The program's exit code becomes the command's.
 //!
 //! # Limits
-//! Linux and glibc; one run has the disk. See docs/guide/run.md.
+//! Linux and glibc; one run at a time on a disk. See docs/guide/run.md.
 //!
 //! # Example
 //! `plimsoll run --rules rocksdb --disk model.yaml --dir /data -- db_bench --db=/data --use_direct_reads ...`
@@ -51,8 +51,9 @@ const LIBRARY: &str = "libplimsoll_preload.so";
 
 /// Run a program with the scheduler between it and its disk, without root and without a rebuild
 ///
-/// Reads, writes and syncs of files under --dir wait for their turn by the rules. `plimsoll attach PID` looks at the program
-/// and changes shares while it runs. The report at the end goes to stderr or into a file; the exit code is the program's.
+/// Reads, writes and syncs of files under --dir wait for their turn by the rules. `plimsoll attach PID` shows the
+/// program's classes and changes shares while it runs. The report at the end goes to stderr or into a file; the exit
+/// code is the program's.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("files").multiple(true))]
 pub(crate) struct RunArguments {
@@ -60,15 +61,15 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE|NAME", default_value = "default")]
     rules: String,
 
-    /// What the disk can do, as `plimsoll tune` or iotune wrote it
+    /// The disk's figures, as `plimsoll tune` or iotune wrote them
     #[arg(long, value_name = "FILE", conflicts_with = "disk")]
     io_properties: Option<PathBuf>,
 
-    /// What the disk can do: a disk.yaml, or the name of a preset
+    /// Disk model: a disk.yaml, or the name of a preset
     #[arg(long, value_name = "FILE|NAME")]
     disk: Option<String>,
 
-    /// Where the managed files lie: directories, or block devices [default: the working directory]
+    /// Directories of the managed files, or block devices [default: the working directory]
     #[arg(long, value_name = "PATH")]
     dir: Vec<PathBuf>,
 
@@ -76,7 +77,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "MS", value_parser = parse_latency_goal)]
     latency_goal: Option<LatencyGoal>,
 
-    /// Record what happens to every call here (for `plimsoll trace`); the next process that has the gate writes FILE.PID
+    /// Record the events of every call in this file (for `plimsoll trace`); further processes with the gate write
+    /// FILE.PID
     #[arg(long, value_name = "FILE", group = "files")]
     trace: Option<PathBuf>,
 
@@ -84,16 +86,16 @@ pub(crate) struct RunArguments {
     #[arg(long, value_enum, default_value_t = BriefFormat::Table)]
     format: BriefFormat,
 
-    /// Write the report here; without, it goes to stderr
+    /// Write the report to this file instead of stderr
     #[arg(short, long, value_name = "FILE", group = "files")]
     output: Option<PathBuf>,
 
-    /// Write over the files of --trace and -o
+    /// Overwrite the files of --trace and -o
     #[arg(long, requires = "files")]
     force: bool,
 
-    /// Show on stderr what the classes do and wait for while the program runs, as `plimsoll attach` does: each second, on
-    /// a terminal in its last rows, below what the program prints
+    /// Show on stderr what the classes do and wait for while the program runs, as `plimsoll attach` does: each second,
+    /// on a terminal in its last rows, below the program's output
     #[arg(long)]
     live: bool,
 
@@ -135,7 +137,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     }
 
     let shared = Shared::new(&to_program::handover(name, &managed, disk, &rules, trace.as_deref()))?;
-    // Remove the old trace only now: a run that is refused destroys nothing.
+    // Remove the old trace only now: a refused run must not destroy it.
     if let Some(path) = trace.as_deref().filter(|path| path.is_file()) {
         // The first process with the gate creates it; further ones write beside it.
         std::fs::remove_file(path)
@@ -147,7 +149,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     command.args(arguments.command.iter().skip(1)).env(VARIABLE, shared.path());
     set_name(&mut command, name);
 
-    // Put our library before others: the dynamic linker takes a function from the first that has it.
+    // Put our library before others: the dynamic linker takes a function from the first library that has it.
     let mut preload = library.into_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preload.push(":");
@@ -179,7 +181,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
         BriefFormat::Table => screen::printable_lines(&report::text(&ended)),
         BriefFormat::Json => as_json(&report::json(&ended))? + "\n",
     };
-    // The program has run: where the file cannot be written, its exit code and what was counted are not lost.
+    // If the file cannot be written, print the report to stderr: the program has run, and its figures must not be lost.
     let write = |output: &Output| output.write(&text).inspect_err(|error| screen::error(&error.to_string()));
     if output.as_ref().is_none_or(|output| write(output).is_err()) {
         eprint!("\n{text}");

@@ -15,13 +15,13 @@ pub(crate) const WIDTH: u16 = 100;
 
 const PADDING: u16 = 2;
 
-/// Least characters of the first column before others are cut.
+/// Characters to which the first column may wrap before other columns are cut.
 const FIRST_LETTERS_MIN: usize = 16;
 
 const TEXT_LETTERS_MIN: usize = 8;
 
 /// Returns a table with the given headers, the first column left-aligned, the others right-aligned. Cuts text that is
-/// too wide, never a figure; where figures alone are too wide, leaves out the last columns and names them below.
+/// too wide, never a figure; if figures alone are too wide, leaves out the last columns and names them below.
 pub(crate) fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
     table_within(WIDTH, headers, rows)
 }
@@ -53,12 +53,12 @@ pub(crate) fn table_within(width: u16, headers: &[&str], rows: Vec<Vec<String>>)
     lines.join("\n")
 }
 
-/// Returns a table that has its own headers; its caption is not shown.
+/// Returns a table as text, without its caption.
 pub(crate) fn show(shown: &plimsoll_show::table::Table) -> String {
     table(&shown.headers.iter().map(String::as_str).collect::<Vec<_>>(), shown.rows.clone())
 }
 
-/// Returns an answer as lines and an empty one; on a terminal its first line is coloured.
+/// Returns an answer as lines, then an empty line. On a terminal the first line is coloured.
 pub(crate) fn answer(answer: &Answer) -> String {
     let out = std::io::stdout();
     let colour = if out.is_terminal() { colour(answer.mood) } else { "" };
@@ -73,7 +73,7 @@ fn answer_within(width: usize, colour: &str, answer: &Answer) -> String {
     lines.join("\n") + "\n\n"
 }
 
-/// Returns whether the text that [`answer`] has returned is not cut.
+/// Returns whether a text of [`answer`] is complete, not cut.
 pub(crate) fn is_whole(answer: &str) -> bool {
     !answer.trim_end().ends_with('\u{2026}')
 }
@@ -100,12 +100,12 @@ pub(crate) fn printable(text: &str) -> String {
     escaped(text, |_| false)
 }
 
-/// Escapes control characters as [`printable`] does, in text of several lines: their ends stay, and tabs.
+/// Escapes control characters as [`printable`] does, except line ends and tabs.
 pub(crate) fn printable_lines(text: &str) -> String {
     escaped(text, |letter| matches!(letter, '\n' | '\t'))
 }
 
-/// Escapes control characters, except those that stay.
+/// Escapes control characters, except those for which `stays` is true.
 fn escaped(text: &str, stays: impl Fn(char) -> bool) -> String {
     let escape = |letter: char| match letter.is_control() && !stays(letter) {
         true => letter.escape_unicode().to_string(),
@@ -147,7 +147,7 @@ fn widths(headers: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
     widths
 }
 
-/// Returns the letters that all columns together have in a table of `width`.
+/// Returns the letters that all columns together may have in a table of `width`.
 fn room(width: u16, headers: &[&str]) -> usize {
     usize::from(width).saturating_sub(usize::from(PADDING) * headers.len())
 }
@@ -161,14 +161,14 @@ fn header_letters(header: &str) -> usize {
     header.lines().map(letters).max().unwrap_or(0)
 }
 
-/// Returns whether a cell is a figure: a digit, behind a sign or bound at most. Names such as `1 of 3` count, too.
+/// Returns whether a cell is a figure: begins with a digit, after signs and bounds. Names such as `1 of 3` count, too.
 fn is_figure(cell: &str) -> bool {
     let text = cell.trim_start_matches(['+', '-', '<', '>', '~', '±', '≤', '≥', '*', '(', ' ']);
     text.starts_with(|letter: char| letter.is_ascii_digit())
 }
 
-/// Makes cells fit a table of `width`, and returns how many columns that has. The widest columns of text after the
-/// first, which wraps, lose most; then the last columns are left out.
+/// Makes cells fit a table of `width`. Returns the number of columns that fit. The widest columns of text after the
+/// first, which wraps, are cut first; then the last columns are left out.
 fn cut(width: u16, headers: &[&str], rows: &mut [Vec<String>]) -> usize {
     let mut widths = widths(headers, rows);
     let least = |at: usize| {
@@ -222,18 +222,18 @@ pub(crate) fn wrap_within(width: u16, text: &str) -> String {
     lines.join("\n")
 }
 
-/// Returns the columns and rows of a terminal; `None` if it is none, or does not know.
+/// Returns the columns and rows of a terminal, or `None` if `of` is not a terminal or reports no size.
 pub(crate) fn size(of: impl AsFd) -> Option<(u16, u16)> {
     let size = rustix::termios::tcgetwinsize(of).ok()?;
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
 }
 
-/// Returns the columns that text may have there.
+/// Returns the most columns for text on `of`.
 pub(crate) fn width(of: impl AsFd) -> u16 {
     size(of).map_or(WIDTH, |(columns, _)| columns.min(WIDTH))
 }
 
-/// Prints a result. On a terminal its control characters are escaped, also in CSV; other programs get it as it is.
+/// Prints a result. On a terminal, escapes its control characters, also in CSV; other programs get it as it is.
 pub(crate) fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     let text = if out.is_terminal() { Cow::Owned(for_terminal(text)) } else { Cow::Borrowed(text) };
@@ -244,7 +244,7 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Stdout as a terminal gets it: control characters in the text that is written to it are escaped.
+/// Stdout of a terminal: control characters in the text that is written to it are escaped.
 pub(crate) struct TerminalOut;
 
 impl Write for TerminalOut {
@@ -258,15 +258,15 @@ impl Write for TerminalOut {
     }
 }
 
-/// Prints text in place of everything that the terminal shows.
+/// Clears the terminal, and prints `text`.
 pub(crate) fn print_anew(text: &str) -> std::io::Result<()> {
-    // Clears the terminal, and moves the cursor to its first row.
+    // Clear the terminal, and move the cursor to its first row.
     std::io::stdout().write_all(b"\x1b[2J\x1b[H")?;
     print(text)
 }
 
-/// Prints a remark that belongs to no result to stderr, its control characters escaped: it may quote a file. On a
-/// terminal, lines that it would break inside a word are broken between words.
+/// Prints a remark to stderr, with control characters escaped because it may quote a file. On a terminal, breaks long
+/// lines between words.
 pub(crate) fn note(text: &str) {
     let text = printable_lines(text);
     let text = match size(std::io::stderr()) {
@@ -284,15 +284,15 @@ fn wrap_lines(width: u16, text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Warnings that wait for the end of the command; `None`: each is printed at once.
+/// Warnings that wait for the end of the command, or `None` if each is printed at once.
 static FOLDED: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
-/// From now on warnings wait for [`print_folded`].
+/// Holds warnings back until [`print_folded`].
 pub(crate) fn fold_warnings() {
     *FOLDED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
 }
 
-/// Prints the warnings that waited: one as it is, several as one line with their count and the first.
+/// Prints the warnings held back: one as it is, several as one line with the first and their count.
 pub(crate) fn print_folded() {
     let folded = FOLDED.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
     match folded.as_slice() {
@@ -323,8 +323,8 @@ pub(crate) fn error(text: &str) {
 pub(crate) struct Phases {
     bar: ProgressBar,
     quiet: bool,
-    /// Expected seconds of all phases (0: not known, so the bar is of each phase), of those that are over, and of the
-    /// one under way.
+    /// Expected seconds of all phases (0: unknown, so the bar shows one phase), of the finished phases, and of the
+    /// present one.
     whole_s: f64,
     done_s: f64,
     phase_s: f64,
@@ -372,7 +372,7 @@ impl Observer for Phases {
             true => Some(self.whole_s * (1.0 - part)),
             false => estimated_left_s(self.begin, fraction),
         };
-        // What takes longer than expected is not over.
+        // A phase that takes longer than expected must not show 100 %.
         self.bar.set_position((part.min(0.99) * BAR_STEPS) as u64);
         self.bar.set_prefix(left(left_s));
     }
@@ -389,13 +389,13 @@ impl Observer for Phases {
 /// Least part of a phase from which the rest can be estimated.
 const KNOWN_PART: f64 = 0.05;
 
-/// Returns the seconds that are left of what began then and of which `fraction` is done; `None` if it is too early to
-/// know.
+/// Returns the estimated seconds left of work that began at `begin` and is done to `fraction`, or `None` if it is too
+/// early for an estimate.
 pub(crate) fn estimated_left_s(begin: Instant, fraction: f64) -> Option<f64> {
     (fraction >= KNOWN_PART).then(|| begin.elapsed().as_secs_f64() * (1.0 / fraction - 1.0))
 }
 
-/// Returns the time that is left as text; nothing if it is not known.
+/// Returns the time left as text, empty if it is unknown.
 pub(crate) fn left(seconds: Option<f64>) -> String {
     match seconds {
         Some(seconds) if seconds > 0.0 && seconds < 100.0 => format!("{:.0} s left", seconds.ceil()),
@@ -406,7 +406,7 @@ pub(crate) fn left(seconds: Option<f64>) -> String {
 
 pub(crate) const BAR_STEPS: f64 = 1000.0;
 
-/// Returns the style of a bar that is as wide as the terminal; its prefix, at the end, is what [`left`] returns.
+/// Returns the style of a bar as wide as the terminal. It ends with its prefix, the text of [`left`].
 pub(crate) fn bar_style() -> ProgressStyle {
     ProgressStyle::with_template("{msg:24} [{wide_bar}] {percent:>3} %  {prefix}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -486,7 +486,7 @@ mod tests {
                 }
             }
         }
-        // Text gives way first.
+        // Text is cut first.
         let row = |note: &str| ["reads", "1,000", note].map(str::to_owned).to_vec();
         let text = table_within(40, &["job", "IOPS", "note"], vec![row(&"w".repeat(80))]);
         assert!(text.contains("1,000") && text.contains("www…") && !text.contains("no room"), "{text}");

@@ -19,17 +19,18 @@ use crate::stat::{CapacityFlags, Group, HostFlags, parse_group};
 use guard::Guard;
 use sampling::{Host, Shared};
 
-/// Show live in a browser what the disks of this host do, and export it to Prometheus
+/// Show the disks of this host live in a browser, and export their figures to Prometheus
 ///
-/// The page has for each device the verdict with its reason, U (the part of the capacity that is in use), S (the part
-/// of their time that requests wait) and %util, for groups how evenly they carry, and the scheduling classes of running
-/// Plimsoll programs. /metrics is for Prometheus, /api/stat what `plimsoll stat --format json` says of an interval.
+/// For each device, the page shows the verdict with its reason, U (the part of the capacity that is in use), S (the
+/// part of their time that requests wait) and %util; for groups, how even their load is; and the scheduling classes of
+/// running Plimsoll programs. /metrics is for Prometheus; /api/stat returns an interval as `plimsoll stat --format
+/// json` does.
 ///
-/// It reads and never writes; requests change nothing. It listens on loopback unless --listen says otherwise. Ctrl-C
-/// ends it, with exit code 130.
+/// The server only reads; requests change nothing. It listens on loopback unless --listen says otherwise. Ctrl-C ends
+/// it, with exit code 130.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArguments {
-    /// Address and port to listen on (port 0: any that is free)
+    /// Address and port to listen on (port 0: any free one)
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9650")]
     listen: String,
 
@@ -38,12 +39,12 @@ pub(crate) struct ServeArguments {
           value_parser = time_within(Duration::from_millis(100), Duration::from_secs(3600)))]
     interval: Duration,
 
-    /// Answer also when asked by this host name (repeatable). Without: localhost, addresses, and beyond loopback the
-    /// name of this host
+    /// Also answer requests for this host name (repeatable), besides localhost, addresses, and beyond loopback the name
+    /// of this host
     #[arg(long, value_name = "NAME", value_parser = guard::parse_name)]
     allow_host: Vec<String>,
 
-    /// A group of devices that should carry equal parts (repeatable); arrays of this host are groups by themselves
+    /// A group of devices that should have equal load (repeatable); arrays of this host are groups by themselves
     #[arg(long = "group", value_name = "NAME=DEV,DEV...", value_parser = parse_group)]
     groups: Vec<Group>,
 

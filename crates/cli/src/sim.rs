@@ -1,4 +1,4 @@
-//! `plimsoll sim`: scenarios on virtual time, disk models from measurements.
+//! `plimsoll sim`: scenarios on virtual time, and disk models from measurements.
 
 mod list;
 mod merge;

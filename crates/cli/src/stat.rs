@@ -1,4 +1,4 @@
-//! `plimsoll stat`: the I/O of the disks, and whether they could do more.
+//! `plimsoll stat`: shows the I/O of the disks, and whether they could do more.
 
 mod classes;
 mod compare;
@@ -27,14 +27,14 @@ use crate::output::{Output, Pictures};
 use watching::Roots;
 pub(crate) use watching::watch;
 
-/// See what the disks of this host do, how much of their capacity that is, and whether requests wait
+/// Show the I/O of this host's disks, how much of their capacity it uses, and whether requests wait
 ///
-/// The columns are those of `iostat -x`, by its formulas. Beside them stand U, the part of the capacity that is in
-/// use, S, the part of their time that requests wait, and a verdict: idle, ok, busy-but-free (%util is near 100, the
-/// disk is not at its limit), saturated, degraded (requests wait though the disk could do more), hung, imbalanced (of
-/// groups), unknown.
+/// The columns are those of `iostat -x`, by its formulas. Three are added: U, the part of the capacity that is in use,
+/// S, the part of their time that requests wait, and a verdict: idle, ok, busy-but-free (%util is near 100, the disk is
+/// not at its limit), saturated, degraded (requests wait though the disk could do more), hung, imbalanced (of groups),
+/// unknown.
 ///
-/// Without an interval: the means since the host began. With one: these first (not with -y), then a report each
+/// Without an interval, shows the means since boot. With one, shows these first (not with -y), then a report each
 /// interval, until COUNT or Ctrl-C. Exit code 1 if the verdict on any device or group shown is saturated, degraded,
 /// hung or imbalanced.
 #[derive(Args, Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct StatArguments {
     #[arg(value_name = "INTERVAL", value_parser = time_within(EVERY_LEAST, EVERY_MOST))]
     every: Option<Duration>,
 
-    /// Reports [default: no end]
+    /// Number of reports [default: no end]
     #[arg(value_name = "COUNT", requires = "every", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
@@ -71,39 +71,39 @@ pub(crate) struct StatArguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What is shown")]
 struct ShowFlags {
-    /// Devices only, without the line of the CPUs
+    /// Show devices only, without the CPUs
     #[arg(short = 'd', long)]
     devices_only: bool,
 
-    /// All columns of `iostat -x`, in the parts in which `iostat -x --pretty` prints them
+    /// Show all columns of `iostat -x`, in the parts of `iostat -x --pretty`
     #[arg(short = 'x', long)]
     extended: bool,
 
-    /// Without the first report (the means since the host began); with --from its first report is an interval
+    /// Omit the first report (the means since boot); with --from, take a file's first report as an interval
     #[arg(short = 'y', long)]
     omit_first: bool,
 
-    /// Without devices that did nothing
+    /// Omit devices without I/O
     #[arg(short = 'z', long)]
     omit_idle: bool,
 
-    /// The time (UTC) above each report
+    /// Show the time (UTC) above each report
     #[arg(short = 't', long)]
     timestamps: bool,
 
-    /// Partitions, too
+    /// Show partitions, too
     #[arg(short = 'p', long)]
     partitions: bool,
 
-    /// Only this device, such as nvme0n1 (repeatable)
+    /// Show only this device, such as nvme0n1 (repeatable)
     #[arg(long = "device", value_name = "NAME", value_parser = parse_device)]
     devices: Vec<String>,
 
-    /// A group of devices that should carry equal parts (repeatable); arrays of this host are groups by themselves
+    /// A group of devices that should have equal load (repeatable); arrays of this host are groups by themselves
     #[arg(long = "group", value_name = "NAME=DEV,DEV...", value_parser = parse_group)]
     groups: Vec<Group>,
 
-    /// A live view of the terminal: arrows choose a device, q ends it
+    /// Show a live view on the terminal: arrow keys choose a device, q ends it
     #[arg(long, conflicts_with_all = ["from", "compare", "format", "extended"])]
     top: bool,
 }
@@ -112,25 +112,25 @@ struct ShowFlags {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Capacity")]
 pub(crate) struct CapacityFlags {
-    /// What a device can do (all, without DEV=): a disk file or the name of a preset (repeatable; see `plimsoll
+    /// Model of a device (of all, without DEV=): a disk file or the name of a preset (repeatable; see `plimsoll
     /// presets`)
     #[arg(long = "disk", value_name = "[DEV=]FILE|PRESET")]
     disks: Vec<String>,
 
-    /// The same of Seastar's four-figure file: each entry holds for the device that its mount point is on
+    /// Seastar's io-properties file instead: each entry describes the device of its mount point
     #[arg(long, visible_alias = "io-properties-file", value_name = "FILE")]
     io_properties: Option<PathBuf>,
 }
 
-/// Recordings.
+/// Recordings to write, judge or compare.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Recordings")]
 struct SavedFlags {
-    /// Record the counters here while they are shown (for --from, on any host); the file must not exist
+    /// Record the counters in this file while they are shown (for --from, on any host); it must not exist
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "compare"])]
     record: Option<PathBuf>,
 
-    /// Judge what was saved instead of this host: recordings of --record, samples of /proc/diskstats, text or JSON of
+    /// Judge saved figures instead of this host: recordings of --record, samples of /proc/diskstats, text or JSON of
     /// iostat, CSV of stat, also in a directory, tar or gzip file; `-`: stdin
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["every", "compare"], value_parser = input())]
     from: Vec<PathBuf>,
@@ -139,16 +139,16 @@ struct SavedFlags {
     #[arg(long, requires = "from")]
     intervals: bool,
 
-    /// Compare two intervals, of files as --from reads them: what changed, and what that proves (FILE:2-5: the second
-    /// to the fifth interval)
+    /// Compare two files as --from reads them, or intervals of them (FILE:2-5: the second to the fifth): the changes,
+    /// and the conclusions that they allow
     #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with = "every")]
     compare: Vec<String>,
 
-    /// With --compare: a rate that a graph shows for A, to see whether it is of seconds or minutes
+    /// With --compare: a rate that a graph shows for A, to find out whether it is per second or per minute
     #[arg(long, value_name = "RATE", requires = "compare", value_parser = parse_rate)]
     graph_rate: Option<f64>,
 
-    /// Of files without times: from one sample or report to the next, seconds or with a unit
+    /// For files without times: the time from one sample or report to the next, seconds or with a unit
     #[arg(long, value_name = "TIME", value_parser = time_within(EVERY_LEAST, EVERY_MOST), conflicts_with = "every")]
     interval: Option<Duration>,
 }
@@ -157,15 +157,15 @@ struct SavedFlags {
 const EVERY_LEAST: Duration = Duration::from_millis(10);
 const EVERY_MOST: Duration = Duration::from_secs(365 * 86_400);
 
-/// Where the kernel's files are, and running programs.
+/// The kernel's file systems, and running programs.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Host")]
 pub(crate) struct HostFlags {
-    /// Without the scheduling classes of running Plimsoll programs
+    /// Omit the scheduling classes of running Plimsoll programs
     #[arg(long)]
     pub(crate) no_programs: bool,
 
-    /// The host's /proc, where it is mounted elsewhere (in a container)
+    /// The host's /proc, if it is mounted elsewhere (in a container)
     #[arg(long, value_name = "DIR", default_value = "/proc")]
     proc_root: PathBuf,
 
@@ -187,17 +187,17 @@ pub(crate) struct Group {
     devices: Vec<String>,
 }
 
-/// Reads the name of a device, also as a path in /dev.
+/// Reads the name of a device, or its path in /dev.
 fn parse_device(text: &str) -> Result<String, String> {
     let name = text.trim().trim_start_matches("/dev/");
-    // sysfs writes the slashes of names such as cciss/c0d0 so, diskstats does not.
+    // Accept inner slashes: diskstats writes names such as cciss/c0d0 with them, unlike sysfs.
     if name.is_empty() || name.contains(char::is_whitespace) || name.starts_with('/') {
         return Err("expected the name of a device, such as nvme0n1".to_owned());
     }
     Ok(name.to_owned())
 }
 
-/// Reads the rate of a graph, whose unit is what is asked.
+/// Reads the rate of a graph, without a unit: `--compare` finds that out.
 fn parse_rate(text: &str) -> Result<f64, String> {
     let rate = text.trim().parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
     rate.ok_or_else(|| "expected a plain number above 0, such as 3850000".to_owned())
@@ -218,7 +218,7 @@ pub(crate) fn parse_group(text: &str) -> Result<Group, String> {
 }
 
 impl StatArguments {
-    /// Returns whether files are judged, and not this host.
+    /// Returns whether files are judged instead of this host.
     pub(crate) fn is_of_files(&self) -> bool {
         !self.saved.from.is_empty() || !self.saved.compare.is_empty()
     }
@@ -297,7 +297,7 @@ impl Files {
 }
 
 impl StatArguments {
-    /// Returns the devices that were named: by --device, in a group, or with a capacity.
+    /// Returns the devices named by `--device`, in a group, or with a capacity.
     fn named(&self) -> impl Iterator<Item = &str> {
         let of_groups = self.show.groups.iter().flat_map(|group| &group.devices);
         let by_name = self.show.devices.iter().chain(of_groups).map(String::as_str);

@@ -1,8 +1,8 @@
-//! `plimsoll test`: run the jobs of an io_tester or fio job file, once or as an experiment; or look at real blocks.
+//! `plimsoll test`: runs the jobs of an io_tester or fio job file, once or as an experiment; or examines real blocks.
 //!
-//! `--matrix`, `--replay` and `--examine` need no jobs, and are no commands of their own: the first two take the flags
-//! of a test (storage, disk, shards, formats, pictures) and give its result; the last says what `compressible` in a job
-//! should be. Each is one branch at the top of [`run`], and scripts know them by these names.
+//! `--matrix`, `--replay` and `--examine` need no jobs, but are flags of this command: the first two take the flags of
+//! a test (storage, disk, shards, formats, pictures) and give its result; the last measures what `compressible` in a
+//! job should be. Each is one branch at the top of [`run`], and scripts know them by these names.
 
 mod arguments;
 mod examine;
@@ -96,7 +96,7 @@ fn hand_over(title: &str, report: &TestReport, text: &str, outputs: &Outputs) ->
     written
 }
 
-/// Removes scratch files of killed runs, which would take the room and the names of new ones, and says so.
+/// Removes scratch files of killed runs, which would take the room and the names of new ones, and reports it.
 fn remove_leftovers(options: &TestOptions) {
     let Storage::Directory(directory) = &options.storage else { return };
     if is_in_memory(options.backend) {
@@ -170,7 +170,7 @@ fn tell_steady(report: &TestReport) {
     });
 }
 
-/// Returns an expected length; `None` for a run that ends by itself.
+/// Returns an expected length, or `None` for a run that ends by itself.
 fn known(expected_ns: Option<u64>) -> Option<Duration> {
     expected_ns.filter(|ns| *ns < 1 << 58).map(Duration::from_nanos)
 }
@@ -182,14 +182,14 @@ struct Steps<'a> {
     instruments: &'a Instruments,
     warned: bool,
     view: Option<LiveView>,
-    /// Expected length of all steps, if known, of those that are over, and of the one under way.
+    /// Expected length of all steps, if known, of the finished ones, and of the present one.
     whole: Option<Duration>,
     done: Duration,
     step: Duration,
 }
 
 impl<'a> Steps<'a> {
-    /// Returns the progress of runs that take `expected_ns` for each stage of the job file; `None`: nobody knows how long.
+    /// Returns the progress of runs that take `expected_ns` for each stage of the job file; `None` if unknown.
     fn new(
         disk: &'a DiskFlags,
         checked: &'a Checked,
@@ -197,7 +197,7 @@ impl<'a> Steps<'a> {
         expected_ns: Option<u64>,
     ) -> Steps<'a> {
         let stages: BTreeSet<u32> = checked.situation.options.jobs.jobs.iter().map(|job| job.stage).collect();
-        // The matrix has a job file of its own.
+        // The matrix has its own jobs, so this job file may have no stage.
         let whole = known(expected_ns).map(|stage| stage.saturating_mul(stages.len().max(1) as u32));
         let (done, step) = (Duration::ZERO, Duration::ZERO);
         Steps { disk, checked, instruments, warned: false, view: None, whole, done, step }

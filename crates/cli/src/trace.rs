@@ -1,4 +1,4 @@
-//! `plimsoll trace`: where the time of requests went.
+//! `plimsoll trace`: shows where the time of requests went.
 
 mod diff;
 mod export;
@@ -17,10 +17,9 @@ use plimsoll_observe::trace::span::{Item, Trace};
 use crate::failure::{Failure, Outcome};
 use crate::screen;
 
-/// See where the time of requests went: in the queue, in the kernel, in the disk, or done and unseen
+/// Show where the time of requests went: in the queue, in the kernel, in the disk, or done and unseen
 ///
-/// Traces are what `--trace FILE` recorded, what blktrace recorded (binary), and what blkparse printed; `-` is standard
-/// input.
+/// Takes traces that `--trace FILE` recorded, binary traces of blktrace, and output of blkparse; `-` is standard input.
 #[derive(Args, Debug)]
 pub(crate) struct TraceArguments {
     #[command(subcommand)]
@@ -50,7 +49,7 @@ pub(crate) fn run(arguments: &TraceArguments) -> Result<Outcome, Failure> {
     }
 }
 
-/// Passes a trace to `visit`; prints what it lost, and what it leaves open, to stderr.
+/// Passes a trace to `visit`. Prints to stderr the events that it lost and the requests that it leaves open.
 pub(crate) fn read(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, Failure> {
     let trace = trace::read(path, visit).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
     trace.remarks().for_each(|sentence| screen::warning(&format!("{}: {sentence}", path.display())));

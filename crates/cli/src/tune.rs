@@ -21,8 +21,8 @@ use crate::recording::Recording;
 use crate::{interrupt, screen};
 pub(crate) use table::table;
 
-/// Flags that say how to measure. They conflict with --from and --merge, which measure nothing, and with --resume, which
-/// measures as its record says.
+/// Flags that say how to measure. They conflict with --from and --merge, which measure nothing, and with --resume,
+/// which measures as its record says.
 const MEASURING: [&str; 14] = [
     "storage",
     "disk",
@@ -40,7 +40,7 @@ const MEASURING: [&str; 14] = [
     "seed",
 ];
 
-/// Flags of figures, which a fill sweep has not.
+/// Flags that a fill sweep does not have.
 const NOT_A_SWEEP: [&str; 16] = [
     "quick",
     "full",
@@ -67,7 +67,7 @@ const NOT_A_SWEEP: [&str; 16] = [
 #[derive(Args, Debug)]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["storage", "from", "resume", "merge", "disk"])))]
 pub(crate) struct TuneArguments {
-    /// Directory on the disk to measure, or with --destructive a block device; several: a disk each
+    /// Directory on the disk to measure, or with --destructive a block device; repeatable, one for each disk
     #[arg(value_name = "DIR|DEVICE", num_args = 1..)]
     storage: Vec<PathBuf>,
 
@@ -79,7 +79,7 @@ pub(crate) struct TuneArguments {
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
-    /// Until the disk is steady by SNIA's definition: hours, and many times the data written
+    /// Measure until the disk is steady by SNIA's definition: takes hours, and writes the data many times
     #[arg(long)]
     full: bool,
 
@@ -91,32 +91,32 @@ pub(crate) struct TuneArguments {
     #[arg(long, value_name = "TIME", requires = "full", value_parser = time)]
     round: Option<Duration>,
 
-    /// Size of random reads [default: 4 KiB, or the disk's physical block where larger]
+    /// Size of random reads [default: 4 KiB, or the disk's physical block if larger]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     read_block_size: Option<u64>,
 
-    /// Size of random writes [default: 4 KiB, or the disk's physical block where larger]
+    /// Size of random writes [default: 4 KiB, or the disk's physical block if larger]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     write_block_size: Option<u64>,
 
-    /// Scratch data in all [default: 8 GiB, with --quick 2 GiB]
+    /// Total scratch data [default: 8 GiB, with --quick 2 GiB]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     data_size: Option<u64>,
 
-    /// Write no more than this in all [default: the scratch data and 248 GiB, with --quick 62 GiB; no bound with --full or
-    /// --phase]
+    /// Write at most this much in total [default: the scratch data and 248 GiB, with --quick 62 GiB; no bound with
+    /// --full or --phase]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     max_write: Option<u64>,
 
-    /// Measured time of each figure [default: until it is known well enough]
+    /// Measured time of each figure [default: until the figure is certain enough]
     #[arg(long, value_name = "TIME", value_parser = time)]
     phase: Option<Duration>,
 
-    /// Bandwidth of overwrites by how full the data is, in tenths, and after half is discarded; nothing else
+    /// Measure only the bandwidth of overwrites by how full the data is, in tenths, and after a discard of half
     #[arg(long, conflicts_with_all = NOT_A_SWEEP)]
     fill_sweep: bool,
 
-    /// The four figures and the latency, nothing else
+    /// Measure only the four figures and the latency
     #[arg(long)]
     figures_only: bool,
 
@@ -137,34 +137,34 @@ pub(crate) struct TuneArguments {
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
 
-    /// Write the raw samples here, as they come: for --from, --resume and --merge
+    /// Write the raw samples to this file while measuring: for --from, --resume and --merge
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
-    /// Analyse a record again; nothing is measured
+    /// Analyse a record again, without measuring
     #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
     from: Option<PathBuf>,
 
-    /// Go on with a record that was interrupted
+    /// Continue an interrupted record
     #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
     resume: Option<PathBuf>,
 
-    /// Merge the records of several runs, without outliers; nothing is measured
+    /// Merge the records of several runs, except outliers, without measuring
     #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = MEASURING)]
     merge: Vec<PathBuf>,
 
-    /// Write io-properties.yaml here (`-`: stdout)
+    /// Write io-properties.yaml to this file (`-`: stdout)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Write the disk model (for --disk) here
+    /// Write the disk model (for --disk) to this file
     #[arg(long, value_name = "FILE")]
     disk_output: Option<PathBuf>,
 
     #[command(flatten)]
     pictures: PictureFlags,
 
-    /// Record what happens to every request here (for `plimsoll trace`)
+    /// Record the events of every request in this file (for `plimsoll trace`)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "merge", "disk"])]
     trace: Option<PathBuf>,
 
@@ -181,7 +181,7 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
 
     let control = Control::default();
     let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control.instruments)?;
-    // Whether a disk of several could not be measured.
+    // Whether one of several disks could not be measured.
     let mut is_missing = false;
     let reports = reports(arguments, &control, &mut is_missing);
     let recorded = recording.end();
@@ -217,7 +217,7 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     Ok(if properties.is_ok() && !is_missing && is_sure { Outcome::Done } else { Outcome::Finding })
 }
 
-/// Measures the disk by how full it is.
+/// Measures the disk at each fill level.
 fn fill_sweep(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     if arguments.format == DiskFormat::Yaml {
         return Err(Failure::Input("--fill-sweep has no io-properties: --format table, json or csv".to_owned()));
@@ -226,7 +226,8 @@ fn fill_sweep(arguments: &TuneArguments) -> Result<Outcome, Failure> {
         return Err(Failure::Input("--fill-sweep fills one disk: name one directory or device".to_owned()));
     }
     let options = checked(arguments)?;
-    // Before the handler of Ctrl-C: whoever waits to open a pipe that nobody writes to looks at no request to stop.
+    // Read the disk file before setting the Ctrl-C handler: a pipe without a writer blocks, and must stay
+    // interruptible.
     let disk = arguments.disk.as_deref().map(simulated).transpose()?;
     let control = Control::default();
     interrupt::stop_on_signal(&control.stop)?;
@@ -253,14 +254,16 @@ fn fill_sweep(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     })
 }
 
-/// Returns one report for each disk, measured or read.
+/// Returns a report for each disk, measured or read.
 fn reports(arguments: &TuneArguments, control: &Control, is_missing: &mut bool) -> Result<Vec<TuneReport>, Failure> {
     let read = |path: &Path| Record::read(path).map_err(|error| Failure::Input(error.to_string()));
+
     if let Some(path) = &arguments.from {
         let report = analyse(&read(path)?);
         warn(&report);
         return Ok(vec![report]);
     }
+
     if !arguments.merge.is_empty() {
         let runs: Result<Vec<_>, Failure> =
             arguments.merge.iter().map(|path| Ok((path.display().to_string(), analyse(&read(path)?)))).collect();
@@ -268,10 +271,13 @@ fn reports(arguments: &TuneArguments, control: &Control, is_missing: &mut bool) 
         warn(&report);
         return Ok(vec![report]);
     }
-    // Before the handler of Ctrl-C: whoever waits to open a pipe that nobody writes to looks at no request to stop.
+
+    // Read the disk file before setting the Ctrl-C handler: a pipe without a writer blocks, and must stay
+    // interruptible.
     let disk = arguments.disk.as_deref().map(simulated).transpose()?;
     interrupt::stop_on_signal(&control.stop)?;
     control.instruments.serve("plimsoll tune");
+
     let mut progress = screen::Phases::new();
     let measured = measured(arguments, disk.as_ref(), &mut progress, control, is_missing);
     progress.finish();
@@ -349,7 +355,7 @@ fn simulated(name: &str) -> Result<SimulatedDisk, Failure> {
     Ok(SimulatedDisk { name, spec, cpu_ns_per_request: 0, reported_block_bytes: None, foreign_bytes_per_s: 0.0 })
 }
 
-/// Refuses a file that would be written twice, or overwritten although it is read.
+/// Refuses a file that would be written twice, or read and overwritten.
 fn check_differ(arguments: &TuneArguments) -> Result<(), Failure> {
     let one = |flag: &'static str, path: &Option<PathBuf>| path.clone().map(|path| (flag, path));
     let mut seen: Vec<(&str, PathBuf)> = Vec::new();
@@ -420,7 +426,7 @@ impl Outputs {
     }
 }
 
-/// Returns the text for stdout; `None` if there are no `properties` to print.
+/// Returns the text for stdout, or `None` if there are no `properties` to print.
 fn text(format: DiskFormat, reports: &[TuneReport], properties: Option<&str>) -> Result<Option<String>, Failure> {
     Ok(match format {
         DiskFormat::Table => Some(reports.iter().map(table).collect::<Vec<String>>().join("\n")),
@@ -483,9 +489,9 @@ fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {
         record: arguments.record.clone(),
         ..defaults
     };
-    // Writing wears out a real disk only.
+    // Writing wears out only a real disk.
     if options.max_write_bytes.is_none() && arguments.disk.is_none() && !is_in_memory(options.backend) {
-        // A sweep writes for as long at each level as the usual figures take, whoever sets the time.
+        // A sweep keeps the default bound, even if --phase sets the time of each level.
         let phase_s = options.phase_s.filter(|_| !arguments.fill_sweep);
         options.max_write_bytes = TuneOptions { phase_s, ..options.clone() }.usual_max_write_bytes();
     }

@@ -19,20 +19,20 @@ use crate::{interrupt, screen};
 
 const PICTURE: &str = "cache-bench";
 
-/// Measure a cache: fill it with generated blocks, for which blocks that it holds may be evicted
+/// Measure a cache with generated blocks; blocks that it holds may be evicted
 ///
-/// Blocks are incompressible and a function of their key. A block that a look-up does not find is inserted. Exit code 1 if a
+/// Blocks are incompressible and a function of their key. A look-up that misses inserts the block. Exit code 1 if a
 /// byte or a counter is wrong.
 #[derive(Args, Debug)]
 pub(super) struct BenchArguments {
     #[command(flatten)]
     file: CacheFlag,
 
-    /// Inserts only [default, unless --read-pct]
+    /// Only inserts [default without --read-pct]
     #[arg(long, conflicts_with = "read_pct")]
     write_only: bool,
 
-    /// Look-ups in 100 operations; the others are inserts
+    /// Look-ups in per cent of the operations; the others are inserts
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=100))]
     read_pct: Option<u8>,
 
@@ -44,15 +44,15 @@ pub(super) struct BenchArguments {
     #[arg(long, value_name = "N", value_parser = parse_keys)]
     keys: Option<u64>,
 
-    /// Draw keys by Zipf's law with this theta [default: all alike]
+    /// Draw keys by Zipf's law with this theta [default: uniformly]
     #[arg(long, value_name = "THETA")]
     zipf: Option<f64>,
 
-    /// Bytes under way
+    /// Bytes in flight
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "concurrency")]
     outstanding: Option<u64>,
 
-    /// Operations under way [default: 256]
+    /// Operations in flight [default: 256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     concurrency: Option<u32>,
 
@@ -60,11 +60,11 @@ pub(super) struct BenchArguments {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     duration: Duration,
 
-    /// Operations a second, due whether or not others are done [default: as many as there can be]
+    /// Operations a second, started on time even if others are unfinished [default: as many as possible]
     #[arg(long, value_name = "N", value_parser = parse_rate)]
     rate: Option<f64>,
 
-    /// Write until the cache is full first, without measuring
+    /// Fill the cache before the measurement
     #[arg(long)]
     fill: bool,
 
@@ -76,15 +76,15 @@ pub(super) struct BenchArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Choice of the slab for the next block, instead of that in CACHE.yaml: seed, discriminant, load
+    /// How the slab for the next block is chosen, instead of as in CACHE.yaml: seed, discriminant, load
     #[arg(long, value_name = "NAME", value_parser = parse_placement)]
     placement: Option<Placement>,
 
-    /// Instead of what CACHE.yaml says
+    /// Time between checkpoints, instead of that in CACHE.yaml
     #[arg(long, value_name = "TIME", value_parser = time)]
     checkpoint_interval: Option<Duration>,
 
-    /// Instead of what CACHE.yaml says
+    /// Free space to keep in per cent, instead of that in CACHE.yaml
     #[arg(long, value_name = "PCT")]
     target_free_blocks_pct: Option<f64>,
 

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
 use crate::screen;
 
-/// Show how the slabs of a closed cache are used, by disk and size of block
+/// Show how the slabs of a closed cache are used, by disk and block size
 #[derive(Args, Debug)]
 pub(super) struct SlabsArguments {
     #[command(flatten)]
@@ -21,7 +21,7 @@ pub(super) struct SlabsArguments {
     #[arg(short = 'v', long)]
     verbose: bool,
 
-    /// In which order slabs are opened, instead: the emptiest first
+    /// Show the order in which slabs are opened instead: the emptiest first
     #[arg(long, conflicts_with = "verbose")]
     order: bool,
 

@@ -12,13 +12,13 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::size;
 use crate::{interrupt, screen};
 
-/// A cache, and disks that become its own.
+/// A cache, and the disks to add to it.
 #[derive(Args, Debug)]
 struct NewDisks {
     #[command(flatten)]
     file: CacheFlag,
 
-    /// Where blocks lie: empty devices, or files
+    /// Empty devices, or files, to store blocks on
     #[arg(value_name = "DEVICE_OR_FILE", required = true)]
     disks: Vec<PathBuf>,
 
@@ -83,7 +83,7 @@ pub(super) fn add(arguments: &AddArguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Use all of a disk that has become larger, whether the cache is in use or not
+/// Use the whole of a disk that has grown, whether the cache is in use or not
 #[derive(Args, Debug)]
 pub(super) struct ExpandArguments {
     #[command(flatten)]
@@ -103,10 +103,10 @@ pub(super) fn expand(arguments: &ExpandArguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Move the blocks of disks to the others and take them out of the cache, whether that is in use or not
+/// Remove disks from a cache, in use or not, after moving their blocks to the other disks
 ///
-/// A disk that is gone for good, or came back blank or with other data, is forgotten: its blocks are lost already. Name all
-/// that are gone in one command.
+/// A disk that is lost, or came back blank or with other data, is removed without a move: its blocks are already lost.
+/// Name all lost disks in one command.
 #[derive(Args, Debug)]
 pub(super) struct RemoveArguments {
     #[command(flatten)]

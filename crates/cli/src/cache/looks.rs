@@ -34,8 +34,8 @@ pub(super) fn status(arguments: &StatusArguments) -> Result<Outcome, Failure> {
 
 /// Show the I/O of a cache in use, by kind
 ///
-/// Without an interval: the means since it was opened. With one: these first, then a report each interval. The times
-/// are milliseconds in the mean, queueing included.
+/// Without an interval, shows the means since the cache was opened. With one, shows these first, then a report each
+/// interval. Times are mean milliseconds, queueing included.
 #[derive(Args, Debug)]
 pub(super) struct IostatArguments {
     #[command(flatten)]
@@ -46,19 +46,19 @@ pub(super) struct IostatArguments {
           value_parser = time_within(Duration::from_secs(1), Duration::from_secs(86_400)))]
     every: Option<Duration>,
 
-    /// Reports [default: no end]
+    /// Number of reports [default: no end]
     #[arg(value_name = "COUNT", requires = "every", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Also show the operations under way
+    /// Also show the operations in flight
     #[arg(short = 'a', long)]
     active: bool,
 
-    /// A row for each device
+    /// Show a row for each device
     #[arg(short = 'd', long)]
     devices: bool,
 
-    /// Histograms of the times, by powers of two
+    /// Show histograms of the latencies, by powers of two
     #[arg(short = 'l', long)]
     latencies: bool,
 
@@ -107,7 +107,7 @@ fn show(interval: &Interval, arguments: &IostatArguments, is_first: bool) -> Res
             }
             text
         }
-        // One line for each report, so that a reader gets it at once.
+        // One line for each report, so that a program can read each report at once.
         ReportFormat::Json => as_json_line(interval)?,
         ReportFormat::Csv => {
             let header = if is_first { CSV_HEADER } else { "" };
@@ -123,7 +123,7 @@ pub(super) struct HitsArguments {
     #[command(flatten)]
     file: CacheFlag,
 
-    /// Most rows
+    /// Most rows to show
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     rows: u16,
 

@@ -94,7 +94,7 @@ pub(super) fn status(status: &Status) -> String {
     text
 }
 
-/// Returns a report as text, with the names of the columns above if `with_header`.
+/// Returns a report as text, below the names of the columns if `with_header`.
 pub(super) fn iostat(interval: &Interval, with_disks: bool, with_active: bool, with_header: bool) -> String {
     let name = NAME[usize::from(with_active)];
     let mut text = String::new();
@@ -153,7 +153,7 @@ fn last_letters(text: &str, most: usize) -> String {
     text.chars().skip(count.saturating_sub(most)).collect()
 }
 
-/// Returns a histogram for each row and kind that did something.
+/// Returns a histogram for each row and kind with I/O.
 pub(super) fn latencies(interval: &Interval, with_disks: bool) -> String {
     let mut text = String::new();
     for row in interval.rows(with_disks) {
@@ -215,7 +215,7 @@ pub(super) fn bench(report: &BenchReport) -> String {
     text
 }
 
-/// Returns slabs by disk and size of block, then all together; if `is_verbose`, also how full they are.
+/// Returns slabs by disk and block size, then the sums; if `is_verbose`, also slabs by how full they are.
 pub(super) fn slabs(table: &SlabTable, is_verbose: bool) -> String {
     let bytes = |bytes: u64| if bytes == 0 { "-".to_owned() } else { format_bytes_binary(bytes) };
     let row = |name: String, row: &SlabRow| {
@@ -256,7 +256,7 @@ pub(super) fn slabs(table: &SlabTable, is_verbose: bool) -> String {
     text
 }
 
-/// Returns the order in which slabs are opened, a row for each stretch of slabs on one disk.
+/// Returns the order in which slabs are opened, a row for each run of slabs on one disk.
 pub(super) fn slab_order(table: &SlabTable) -> String {
     let mut at = 1;
     let rows = table.runs().filter_map(|run| {
@@ -277,6 +277,7 @@ pub(super) fn slab_order(table: &SlabTable) -> String {
             both(format_bytes_binary(first.free_bytes), format_bytes_binary(last.free_bytes)),
         ])
     });
+
     let headers = ["NTH", "MAX SIZE", "DEVICE", "SLABS", "ALLOC", "FREE"];
     let text = screen::table(&headers, rows.collect());
     let how = match table.placement.as_str() {
@@ -284,6 +285,7 @@ pub(super) fn slab_order(table: &SlabTable) -> String {
         "discriminant" => "placement discriminant: equally full slabs are opened by lot.",
         _ => "placement load: a disk is chosen by its load first, then its slabs in this order.",
     };
+
     format!("{text}\n\n{}", screen::wrap(how))
 }
 

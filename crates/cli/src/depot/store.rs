@@ -4,11 +4,11 @@
 //! A fleet's files come in thousands, and one damaged file must not keep the others out.
 //!
 //! # How it works
-//! File after file is stored; the reason why one is not goes to stderr and into the JSON. A single file
-//! that is not stored is an error as of any command.
+//! Files are stored one after another; the reason why one is not stored goes to stderr and into the JSON. If only one
+//! file is named, its error is the command's.
 //!
 //! # Limits
-//! Files are stored one at a time: run several processes for several CPUs, each with files of its own.
+//! Files are stored one at a time: run several processes for several CPUs, each with its own files.
 //!
 //! # Example
 //! `plimsoll depot depot run.plt --host db1` prints a row for `spans` and one for `hist`.
@@ -25,7 +25,7 @@ use super::DepotArguments;
 use crate::failure::{Failure, Outcome};
 use crate::{screen, stat};
 
-/// A stored file, and the file that it was made of.
+/// A source file, and a file that was stored from it.
 type Row = (String, Written);
 
 pub(crate) fn run(arguments: &DepotArguments) -> Result<Outcome, Failure> {
@@ -37,13 +37,13 @@ pub(crate) fn run(arguments: &DepotArguments) -> Result<Outcome, Failure> {
     let at_unix_ns = at.as_deref().map(parse_time).transpose().map_err(Failure::Input)?;
     let options = Options { host: host.clone(), at_unix_ns, no_spans: *no_spans, by_hour: *by_hour };
     let root = Root::parse(depot).map_err(|error| Failure::Input(error.to_string()))?;
-    // Read once, and its warnings said once.
+    // Read the capacities once, so that their warnings are printed once.
     let unused = stat::watch(capacity, &[], None)?;
 
     let mut rows: Vec<Row> = Vec::new();
     let mut failed = Vec::new();
     for file in files {
-        // Disks of one recording say nothing about those of another.
+        // Disks of one recording say nothing about those of another: start from an unused watch.
         let mut watch = unused.clone();
         let name = file.display().to_string();
         match store(&root, file, &options, &mut watch) {

@@ -2,8 +2,8 @@
 //!
 //! **Why.** A user who has learnt one command's `--duration 5` writes the same on the next.
 //!
-//! **How.** A duration is a number of seconds, or a number with a unit: [`time`], or [`time_within`] if not every
-//! duration makes sense. A size is a number of bytes, or a number with a unit: [`size`].
+//! **How.** A duration is a number of seconds, or a number with a unit: [`time`], or [`time_within`] for a limited
+//! range. A size is a number of bytes, or a number with a unit: [`size`].
 //!
 //! **Limits.** Fractions of a nanosecond are rounded. Negative durations are refused.
 //!

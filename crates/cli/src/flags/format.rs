@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::failure::{Failure, as_json};
 use crate::screen;
 
-/// What `test` prints.
+/// Formats of `test`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TestFormat {
     /// For people.
@@ -46,7 +46,7 @@ pub(crate) enum DiskFormat {
     Yaml,
 }
 
-/// What most commands print.
+/// Formats of most commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportFormat {
     /// For people.
@@ -74,7 +74,7 @@ impl ReportFormat {
     }
 }
 
-/// What commands print that have no rows.
+/// Formats of commands whose result has no rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BriefFormat {
     /// For people.

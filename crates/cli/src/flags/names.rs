@@ -1,11 +1,11 @@
-//! Closed lists: flags that take one of a few names, all of which are in the help.
+//! Flags whose values are a closed list of names; the help shows them all.
 //!
 //! **Why.** A user finds the names in `--help` and in the message for a wrong one, in the same form everywhere.
 //!
-//! **How.** The types already have their names; [`backend`], [`tune_backend`], [`model`] and [`form`] make parsers from
+//! **How.** The types already have the names; [`backend`], [`tune_backend`], [`model`] and [`form`] make parsers from
 //! them.
 //!
-//! **Limits.** Names that depend on this machine are no closed list.
+//! **Limits.** Names that depend on this machine are not a closed list.
 //!
 //! **Example.** `--backend spdk` is refused with `[possible values: uring, aio, pool, memory, null]`.
 
@@ -14,7 +14,7 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::CostForm;
 use plimsoll_files::setup::old_defaults::{self, ModelChoice};
 
-/// The rig with which `tune` measures.
+/// The disk that `tune` measures: through a backend of this machine, or simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TuneBackend {
     Machine(BackendKind),

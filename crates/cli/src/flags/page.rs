@@ -1,9 +1,9 @@
-//! `--page`, `--pictures` and `--force`: files with results for people to look at.
+//! `--page`, `--pictures` and `--force`: pages and pictures of results.
 //!
 //! **Why.** An unwritable file must be reported before the work, in the same words everywhere.
 //!
-//! **How.** The flags are [`PageFlags`], or [`PictureFlags`] if there are pictures, too. `check` makes sure that all
-//! files can be written, and returns their outputs.
+//! **How.** The flags are [`PageFlags`], or [`PictureFlags`] for commands with pictures. `check` ensures that all files
+//! can be written, and returns their outputs.
 //!
 //! **Limits.** `--force` applies to every file that the command writes.
 //!
@@ -16,14 +16,14 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::output::{Output, Pictures, refuse_input};
 
-/// A page, and whether files are written over.
+/// A page, and whether existing files are overwritten.
 #[derive(Args, Debug)]
 pub(crate) struct PageFlags {
-    /// Write a page with everything here (HTML)
+    /// Write an HTML page with all results to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) page: Option<PathBuf>,
 
-    /// Write over existing output files
+    /// Overwrite existing output files
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -47,7 +47,7 @@ pub(crate) struct PictureFlags {
 }
 
 impl PictureFlags {
-    /// Checks that the page would not be written over `input`, which is read.
+    /// Checks that the page would not overwrite `input`.
     pub(crate) fn refuse_input(&self, input: &Path) -> Result<(), Failure> {
         self.page.page.iter().try_for_each(|page| refuse_input(page, "--page", input))
     }

@@ -14,24 +14,24 @@ use crate::flags::{PageFlags, ReportFormat, size};
 use crate::output::Output;
 use crate::{interrupt, screen};
 
-/// Measure what this machine does: its disk, what a read costs, and by stress-ng and iperf3 processor and network
+/// Measure this machine: its disk, the cost of a read, and with stress-ng and iperf3 processor and network
 ///
-/// Takes six minutes at most. The disk is measured where --storage names a directory on it; scratch files there are
-/// removed. What is not installed or not asked for is listed as missing, with what to do about it.
+/// Takes at most six minutes. The disk is measured if --storage names a directory on it; scratch files there are
+/// removed. Figures whose tool is not installed or that were not requested are listed as missing, with the remedy.
 #[derive(Args, Debug)]
 pub(crate) struct CardArguments {
-    /// Write the card here, for `plimsoll instance compare` (JSON; `-`: stdout)
+    /// Write the card to this file, for `plimsoll instance compare` (JSON; `-`: stdout)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
     #[command(flatten)]
     page: PageFlags,
 
-    /// What to call the machine [default: its host name]
+    /// Name of the machine [default: its host name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Directory on the disk to measure; scratch data there has 8 GiB, with --quick 2 GiB, and is written over
+    /// Directory on the disk to measure; 8 GiB of scratch data there (with --quick 2 GiB) are overwritten
     #[arg(long, value_name = "DIR")]
     storage: Option<PathBuf>,
 
@@ -39,7 +39,7 @@ pub(crate) struct CardArguments {
     #[arg(long)]
     quick: bool,
 
-    /// Leave these out: disk, submission, stress-ng, network
+    /// Skip these figures: disk, submission, stress-ng, network
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     skip: Vec<Group>,
 
@@ -47,11 +47,11 @@ pub(crate) struct CardArguments {
     #[arg(long, value_name = "HOST[:PORT]")]
     peer: Option<Peer>,
 
-    /// With --peer: streams at a time [default: doubled for as long as that gains 5 %]
+    /// With --peer: streams at a time [default: doubled while that gains 5 %]
     #[arg(long, value_name = "N", requires = "peer", value_parser = clap::value_parser!(u16).range(1..=128))]
     streams: Option<u16>,
 
-    /// Write no more than this to the disk [default: 256GiB, with --quick 64GiB]
+    /// Write at most this much to the disk [default: 256GiB, with --quick 64GiB]
     #[arg(long, value_name = "BYTES", value_parser = size, requires = "storage")]
     max_write: Option<u64>,
 
@@ -121,7 +121,7 @@ fn options(arguments: &CardArguments) -> Result<CardOptions, Failure> {
     Ok(CardOptions { disk, budgets, skip, peer, streams, ..CardOptions::new(name) })
 }
 
-/// Returns a card as text for a screen or two.
+/// Returns a card as text of one or two screens.
 fn table(card: &Card) -> String {
     let mut rows = Vec::new();
     for (heading, of_group) in page::rows(card) {

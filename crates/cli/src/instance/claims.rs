@@ -8,9 +8,10 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::{PageFlags, ReportFormat};
 use crate::screen;
 
-/// Compute again what others claim about machines: exact, within rounding, in binary units, or wrong, and by which slip
+/// Recompute published claims about machines: exact, within rounding, in binary units, or wrong, and by which slip
 ///
-/// What ScyllaDB's article of May 2019 says about i3en.24xlarge, with its tables. Exit code 1, for some of it is wrong.
+/// Checks ScyllaDB's article of May 2019 about i3en.24xlarge, and its tables. Exit code 1, because some claims are
+/// wrong.
 #[derive(Args, Debug)]
 pub(crate) struct ClaimsArguments {
     /// Format of the result

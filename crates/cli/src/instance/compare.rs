@@ -1,4 +1,4 @@
-//! `plimsoll instance compare`: machines beside each other, their prices, and which suits which need.
+//! `plimsoll instance compare`: machines side by side, their prices, and which suits which need.
 
 use std::path::PathBuf;
 
@@ -13,25 +13,25 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat};
 use crate::screen;
 
-/// Machines in one table beside the base.
+/// Most machines in one table beside the base.
 const OTHERS_PER_TABLE: usize = 3;
 
 const NAME_WIDTH: usize = 20;
 
 const PICTURE: &str = "ratios";
 
-/// Compare machines: ratios to a base, what explains them, what they cost, which for which need
+/// Compare machines: ratios to a base, their causes, prices, and which machine suits a need
 ///
-/// Cards that `plimsoll instance card` wrote, published machines and instances of the table of presets, in any mixture.
-/// Ratios have 95 % intervals where samples exist; without evidence no winner is named. Exit code 1 if --need finds no
-/// machine to recommend.
+/// Takes cards that `plimsoll instance card` wrote, published machines and instances of the table of presets, in any
+/// mixture. Ratios have 95 % intervals where samples exist; without evidence no winner is named. Exit code 1 if --need
+/// finds no machine to recommend.
 #[derive(Args, Debug)]
 pub(crate) struct CompareArguments {
     /// Cards (files) or names of instances
     #[arg(value_name = "CARD|NAME", num_args = 1.., required = true)]
     machines: Vec<String>,
 
-    /// Which of them the ratios are to [default: the first]
+    /// The machine that ratios are relative to [default: the first]
     #[arg(long, value_name = "CARD|NAME")]
     base: Option<String>,
 
@@ -39,7 +39,7 @@ pub(crate) struct CompareArguments {
     #[arg(long, value_name = "FILE")]
     prices: Vec<PathBuf>,
 
-    /// What the load runs out of first: recommend a machine for it, by price where there are prices
+    /// Resource that limits the load: recommend a machine for it, by price if there are prices
     #[arg(long, value_enum, value_name = "NEED")]
     need: Option<NeedName>,
 
@@ -51,7 +51,7 @@ pub(crate) struct CompareArguments {
     pictures: PictureFlags,
 }
 
-/// What a load runs out of first.
+/// A resource that limits a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum NeedName {
     /// Processors.
@@ -121,7 +121,7 @@ fn table(comparison: &Comparison) -> String {
     parts.join("\n\n")
 }
 
-/// Returns a heading and an entry for each text; nothing without texts.
+/// Returns a heading and an entry for each text, or `None` without texts.
 fn list(heading: &str, texts: Vec<String>) -> Option<String> {
     let entries: Vec<String> = texts.iter().map(|text| screen::wrap(&format!("- {text}"))).collect();
     (!entries.is_empty()).then(|| format!("{heading}\n{}", entries.join("\n")))
@@ -138,7 +138,7 @@ fn machines(comparison: &Comparison) -> String {
     comparison.machines.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the figures of the base, and the ratios of some others.
+/// Returns the table of the base's figures and the ratios of `others`.
 fn ratios(comparison: &Comparison, others: &[usize]) -> String {
     let names: Vec<String> = others.iter().map(|at| name(comparison, *at)).collect();
     let base = name(comparison, 0);
@@ -161,7 +161,7 @@ fn ratios(comparison: &Comparison, others: &[usize]) -> String {
     format!("Ratios to {}\n{}", comparison.base, screen::table(&headers, rows))
 }
 
-/// Returns amounts per core, per TB and so on.
+/// Returns the table of amounts per core, per TB and so on.
 fn economics(comparison: &Comparison, columns: &[usize]) -> String {
     let names: Vec<String> = columns.iter().map(|at| name(comparison, *at)).collect();
     let heading = match &comparison.currency {

@@ -7,10 +7,10 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat};
 use crate::screen;
 
-/// Advertised against measured for each size of a family: what scales, what scales but low, what plateaus
+/// Compare advertised with measured figures by size of a family: which scale, scale but low, or plateau
 ///
-/// A family of the table of presets (`plimsoll presets list`), a CSV with a line for each size, or cards of machines of
-/// one family. Exit code 1 if a figure stays more than 10 % below what is advertised, or stops growing.
+/// Takes a family of the table of presets (`plimsoll presets list`), a CSV with a line for each size, or cards of
+/// machines of one family. Exit code 1 if a figure stays more than 10 % below the advertised one, or stops growing.
 #[derive(Args, Debug)]
 pub(crate) struct ScalingArguments {
     /// A family (i7i) or an instance of it, a CSV (docs/formats.md), or cards

@@ -1,12 +1,12 @@
-//! `--live`: the view of `plimsoll attach` beside a program that runs.
+//! `--live`: the view of `plimsoll attach` below the output of a program.
 //!
 //! # Why
-//! A user who starts a program wants to see its classes at once, not to look up a process in another terminal.
+//! A user who starts a program wants to see its classes at once, without attaching from another terminal.
 //!
 //! # How it works
-//! A thread reads from the shared counters which process has the gate, attaches to it, and shows its state at intervals:
-//! on a terminal in a [`Pane`] below the program's output, else as lines on stderr. Without a process to show, the pane
-//! says so.
+//! A thread reads from the shared counters which process has the gate, attaches to it, and shows its state at
+//! intervals: on a terminal in a [`Pane`] below the program's output, else as lines on stderr. If no process has the
+//! gate, the pane says so.
 //!
 //! # Limits
 //! A process that has the gate for less than [`INTERVAL`] is not shown.
@@ -25,12 +25,12 @@ use super::pane::Pane;
 use super::to_program::Shared;
 use crate::{attach, screen};
 
-/// Time over which rates and latencies are taken.
+/// Interval over which rates and latencies are measured.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which the view looks for a process to attach to.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Why there is nothing to show before the first process has the gate, and after one has ended.
+/// Text of the pane while no process has the gate.
 const NO_PROCESS: &str = "no process has the gate: none uses a managed file now";
 
 /// Shows the view until `work` has ended.
@@ -69,24 +69,24 @@ fn show(shared: &Shared, is_over: &Receiver<Infallible>) {
     write(&pane.end());
 }
 
-/// Writes in one call, so that the program's output cannot get between.
+/// Writes in one call, so that the program's output cannot come between.
 fn write(text: &str) {
     // Ignore the error: if stderr is closed, there is no place to report it.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// The process that has the gate.
+/// The process that has the gate, and the connection to it.
 struct Attached {
     pid: u32,
     client: Client,
 }
 
-/// Returns what the process with the gate has done since the last look, or why there is nothing to show yet.
+/// Returns the view of the process with the gate since the last call, or the reason why there is none yet.
 fn look(shared: &Shared, attached: &mut Option<Attached>, width: u16) -> Result<String, String> {
     let before = attached.take();
     let pid = shared.owner().ok_or(NO_PROCESS)?;
     let silent = |error: ClientError| match error {
-        // One that was killed is named until the next one has the gate.
+        // A killed process remains the owner until another one has the gate.
         ClientError::NotServed { .. } => NO_PROCESS.to_owned(),
         error => format!("process {pid} has the gate and does not answer: {error}"),
     };
@@ -101,7 +101,7 @@ fn look(shared: &Shared, attached: &mut Option<Attached>, width: u16) -> Result<
             let socket =
                 socket_of(pid).ok_or_else(|| format!("process {pid} has the gate and serves no control socket"))?;
             let mut client = Client::connect(&socket).map_err(silent)?;
-            // Rates are those since here.
+            // Rates are measured from this snapshot on.
             client.snapshot().map_err(silent)?;
             *attached = Some(Attached { pid, client });
             Err(format!("process {pid} has the gate"))

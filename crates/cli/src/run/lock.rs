@@ -1,4 +1,4 @@
-//! One run a disk: two schedulers that do not know of each other would each grant the whole disk.
+//! One run on a disk: two schedulers that do not know of each other would each grant the whole disk.
 //!
 //! # How it works
 //! A file beside this user's control sockets, named by the device's number, is locked as long as the run lasts; the
@@ -57,7 +57,7 @@ impl DiskLock {
     }
 }
 
-/// Returns the remedy if the directory above `directory` is named by the environment but does not exist.
+/// Returns the remedy if `directory` is in XDG_RUNTIME_DIR, which does not exist.
 fn without_runtime(directory: &Path, error: &std::io::Error) -> Option<String> {
     let named = std::env::var_os("XDG_RUNTIME_DIR")?;
     let is_it = error.kind() == std::io::ErrorKind::NotFound && directory.parent() == Some(Path::new(&named));

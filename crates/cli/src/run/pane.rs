@@ -1,16 +1,16 @@
 //! The last rows of a terminal, kept for a view while a program prints above them.
 //!
 //! # Why
-//! A view that cleared the screen would erase the program's output, and the program's output would run through the view.
+//! A view that cleared the screen would erase the program's output, and that output would run through the view.
 //!
 //! # How it works
-//! The terminal scrolls only the rows above the pane (DECSTBM), where the program's cursor stays: the program prints as on
-//! a terminal of fewer rows. Room for the pane is made by line feeds that keep the column (VT), so the row at which the
-//! program prints need not be known. Whatever is drawn is one string, for one write: nothing of the program's gets between.
+//! The terminal scrolls only the rows above the pane (DECSTBM), where the program's cursor stays: the program prints as
+//! on a terminal of fewer rows. Line feeds that keep the column (VT) make room for the pane, so the cursor's row need
+//! not be known. Each drawing is one string, for one write, so that the program's output cannot come between.
 //!
 //! # Limits
-//! A program that draws on the whole terminal itself (an editor, a pager) and the pane overwrite each other. A command that
-//! is killed leaves the region behind, until `reset`. Letters are taken as one column wide.
+//! A program that draws on the whole terminal (an editor, a pager) and the pane overwrite each other. A killed command
+//! leaves the region behind, until `reset`. Each letter counts as one column.
 //!
 //! # Example
 //! A pane of 8 rows on a terminal of 24: the program has rows 1 to 16.
@@ -18,7 +18,7 @@
 /// Fewest rows of a terminal that has room for a pane.
 const ROWS_MIN: u16 = 6;
 
-/// The pane. The terminal is as it was after [`Pane::end`].
+/// The pane. [`Pane::end`] restores the terminal.
 #[derive(Debug, Default)]
 pub(super) struct Pane {
     /// Columns and rows of the terminal.
@@ -69,7 +69,7 @@ impl Pane {
     }
 }
 
-/// Returns the rows of a pane: an empty one, then those of `text`, of which two thirds of the terminal's are shown.
+/// Returns the rows of a pane: an empty one, then those of `text`, together at most two thirds of the terminal's.
 fn lines(text: &str, (columns, rows): (u16, u16)) -> Vec<String> {
     let cut = |line: &str| line.chars().take(usize::from(columns)).collect::<String>();
     let mut lines: Vec<String> = std::iter::once("").chain(text.trim_end().lines()).map(cut).collect();
@@ -86,7 +86,7 @@ fn lines(text: &str, (columns, rows): (u16, u16)) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// A terminal with what a program and a pane have written to it.
+    /// A terminal, and the output of a program and a pane on it.
     struct Terminal {
         screen: vt100::Parser,
         pane: Pane,

@@ -1,8 +1,7 @@
-//! Checks whether the library can be loaded into a program before the program starts, so that it does not run
-//! unmanaged.
+//! Checks before the program starts whether the library can be loaded into it, so that it does not run unmanaged.
 //!
 //! # How it works
-//! The file is found as a shell finds it, and its ELF header compared with the library's: class, machine, and the
+//! The file is found as a shell finds it. Its ELF header is compared with the library's: class, machine, and the
 //! dynamic linker. A script is judged by its interpreter.
 //!
 //! # Limits
@@ -17,7 +16,7 @@ use crate::failure::Failure;
 /// Most scripts interpreted by scripts, as in the kernel.
 const SCRIPTS_MAX: usize = 4;
 
-/// Finds the program that `name` means, and checks it.
+/// Finds the program that `name` names, and checks it.
 pub(super) fn check(name: &str, library: &Path) -> Result<PathBuf, Failure> {
     let path = find(name)?;
     let mut judged = path.clone();
@@ -70,7 +69,7 @@ fn head(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(head)
 }
 
-/// The fields of an ELF file that matter here.
+/// Fields of an ELF file that decide whether the library can be loaded.
 #[derive(Debug, PartialEq, Eq)]
 struct Elf {
     /// Class and byte order.

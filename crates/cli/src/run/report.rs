@@ -102,7 +102,7 @@ fn class_json(ended: &Ended<'_>, at: usize) -> Value {
     })
 }
 
-/// Why bytes went past the gate: in JSON, and for people.
+/// Reasons why bytes went past the gate: names in JSON, and texts for people.
 const PAST: [(Past, &str, &str); 4] = [
     (
         Past::OtherProcess,
@@ -141,7 +141,7 @@ fn classes(ended: &Ended<'_>) -> Vec<Vec<String>> {
         }
         let time = |is_total, part| counters.percentile(at, is_total, part).map_or("-".to_owned(), short_ns);
         let reasons = WaitReason::ALL.into_iter().enumerate().map(|(n, reason)| (counters.waited_ns(at, n), reason));
-        // A class that has the disk for itself does not wait for others to be served.
+        // A class alone on the disk never waits for fairness.
         let reasons = reasons.filter(|(_, reason)| !(is_alone && *reason == WaitReason::Fairness));
         let most = reasons.max_by_key(|(ns, _)| *ns).filter(|(ns, _)| *ns > 0);
         Some(vec![
@@ -160,7 +160,7 @@ fn classes(ended: &Ended<'_>) -> Vec<Vec<String>> {
     ended.handover.classes.iter().enumerate().filter_map(row).collect()
 }
 
-/// Formats a duration with three digits, which suffice here.
+/// Formats a duration with three digits.
 fn short_ns(ns: u64) -> String {
     let unit = 10_u64.pow(ns.max(1).ilog10().saturating_sub(2));
     format_duration_ns(ns / unit * unit)
@@ -196,7 +196,7 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
         let counts = rules.flat_map(|rule| Kind::ALL.map(|kind| counters.matched(rule, kind)));
         counts.sum::<u64>()
     };
-    // The set `default` is there for programs that name their threads by its names, and does no harm to others.
+    // The set `default` fits programs that use its thread names; for others, no match is normal.
     if ended.rules_name != "default" && matched(0..RULES_MAX) == 0 && matched(RULES_MAX..RULES_MAX + 1) > 0 {
         lines.push(format!("no rule of {} matched a call: all were of class default", ended.rules_name));
     }

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 // The counters have room for the most rules and classes that the reader accepts.
 const _: () = assert!(MAX_RULES == RULES_MAX && MAX_CLASSES == CLASSES_MAX);
 
-/// File systems without data.
+/// File systems of the kernel, whose files are on no disk.
 const KERNELS_OWN: [&str; 2] = ["proc", "sysfs"];
 
 /// The managed directories and devices, all on one disk.
@@ -145,7 +145,7 @@ pub(super) fn disk_form(choice: &DiskChoice, storage: &Path) -> Result<DiskForm,
     Ok(form)
 }
 
-/// Joins all settings into one.
+/// Joins all settings into one handover.
 pub(super) fn handover(
     name: &str,
     managed: &Managed,

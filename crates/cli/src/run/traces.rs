@@ -1,4 +1,4 @@
-//! What is said of a run's trace at its end: what is in the files, and what is missing.
+//! The line about a run's trace at its end: its files, and missing events.
 
 use std::io;
 

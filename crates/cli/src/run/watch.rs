@@ -1,10 +1,11 @@
-//! The program while it runs: passes signals on, and looks for I/O that the library cannot see.
+//! Watches the program while it runs: passes signals on, and looks for I/O that the library cannot see.
 //!
 //! # How it works
-//! A thread waits for the end and leaves the dead program's number taken until no signal can reach another. The kernel's
-//! counters of its disk I/O, which need no rights, include the processes that it has waited for. SIGTERM and SIGHUP are
-//! passed on; so are SIGINT and SIGQUIT of another process (`kill`, a container's stop signal), but not those of the
-//! terminal, which sends them to the program itself. At intervals /proc shows whether it maps managed files or has an io_uring.
+//! A thread waits for the program's end, and leaves its process number taken until no signal can reach another process.
+//! The kernel's counters of its disk I/O, which need no rights, include the processes that it has waited for. SIGTERM
+//! and SIGHUP are passed on; so are SIGINT and SIGQUIT of another process (`kill`, a container's stop signal), but not
+//! those of the terminal, which sends them to the program itself. At intervals /proc shows whether it maps managed
+//! files or has an io_uring.
 //!
 //! # Limits
 //! A mapping or ring that lives shorter than [`LOOK`] can be missed. Other processes of the run are not watched. SIGINT
@@ -67,7 +68,7 @@ pub(super) fn until_over(mut child: Child, managed: &Managed) -> io::Result<(Exi
                     until.close();
                     return Ok::<(), io::Error>(());
                 }
-                // This process stays to report.
+                // This process keeps running, to report.
                 Some((signal, code)) = signals.recv() => pass_on(pid, signal, code),
                 _ = look.tick() => seen.look(Path::new("/proc"), pid, managed),
             }
@@ -86,8 +87,8 @@ fn wait_for(pid: u32) {
     while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {}
 }
 
-/// Sends a signal of this `si_code` to the program, unless the terminal has: of those above 0, which are the kernel's own, it
-/// sends SIGINT and SIGQUIT to the program itself.
+/// Sends a signal to the program, unless the terminal has. The terminal's signals have an `si_code` above 0 (the
+/// kernel's own), and it sends SIGINT and SIGQUIT to the program itself.
 fn pass_on(pid: u32, signal: i32, si_code: i32) {
     let is_of_terminal = si_code > 0 && matches!(signal, SIGINT | SIGQUIT);
     let program = i32::try_from(pid).ok().and_then(Pid::from_raw);

@@ -1,19 +1,19 @@
 //! The open connections of the server, and which of them ends if there are too many.
 //!
 //! # Why
-//! Clients that are idle, hang or never read must neither keep others out nor wait for their turn to be found out.
+//! Clients that are idle, hang or never read must not keep others out, nor delay them until a timeout ends.
 //!
 //! # How it works
-//! Each connection notes its moves: bytes that it took from its client, and bytes that the client took. There are at
-//! most [`CONNECTIONS_MAX`]. One more takes the place of another: of the client (by address) with the most connections,
-//! that whose last move is longest ago ([`to_end`]). A client that takes nothing of an answer for [`WRITE_TIME`] loses
-//! its connection, whether or not its place is needed.
+//! Each connection numbers its moves: bytes that its client sent, and bytes that the client took. There are at most
+//! [`CONNECTIONS_MAX`] connections. One more replaces another: of the client (by address) with the most connections,
+//! the one whose last move is oldest ([`to_end`]). A client that takes nothing of an answer for [`WRITE_TIME`] loses
+//! its connection, even if its place is not needed.
 //!
 //! # Limits
-//! Clients behind one proxy or on one host have one address, and share their places by the order of their moves only.
+//! Clients behind one proxy or on one host have one address, so only the order of their moves decides between them.
 //!
 //! # Example
-//! A scrape that meets 64 idle connections is answered at once; the one that was idle longest is closed.
+//! A scrape that finds 64 idle connections is answered at once; the longest idle one is closed.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -31,22 +31,22 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
-/// Most connections at a time. Few clients ask; each connection costs a descriptor and the kernel's buffers.
+/// Most connections at a time. Clients are few; each connection costs a descriptor and the kernel's buffers.
 const CONNECTIONS_MAX: usize = 64;
-/// Time within which a client must take a part of an answer: far longer than a network that works needs for it.
+/// Time within which a client must take a part of an answer: far more than a working network needs.
 const WRITE_TIME: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub(super) struct Connections {
     open: Vec<Open>,
-    /// Moves of all connections until now.
+    /// Number of moves of all connections.
     moves: Arc<AtomicU64>,
 }
 
 struct Open {
     task: JoinHandle<()>,
     client: IpAddr,
-    /// Number of its last move.
+    /// Number of this connection's last move.
     last_move: Arc<AtomicU64>,
 }
 
@@ -76,7 +76,7 @@ impl Connections {
         if let Some(at) = to_end(&moves) {
             let Open { task, .. } = self.open.swap_remove(at);
             task.abort();
-            // Wait until its descriptor is closed: a task that was aborted reports an error.
+            // Wait until the descriptor is closed. An aborted task reports an error.
             let _ = task.await;
         }
     }
@@ -89,8 +89,8 @@ impl Connections {
     }
 }
 
-/// Returns the index of the connection that makes room for another, by clients and last moves: of the client with the
-/// most connections, that whose last move is longest ago.
+/// Returns the index of the connection to end, by clients and last moves: of the client with the most connections, the
+/// one whose last move is oldest.
 fn to_end(moves: &[(IpAddr, u64)]) -> Option<usize> {
     let mut counts: HashMap<IpAddr, usize> = HashMap::new();
     for (client, _) in moves {
@@ -101,7 +101,7 @@ fn to_end(moves: &[(IpAddr, u64)]) -> Option<usize> {
     moves.iter().enumerate().max_by_key(rank).map(|(at, _)| at)
 }
 
-/// The moves of one connection, in the order of those of all.
+/// The moves of one connection, numbered together with those of all.
 struct Moves {
     all: Arc<AtomicU64>,
     last: Arc<AtomicU64>,
@@ -109,16 +109,16 @@ struct Moves {
 
 impl Moves {
     fn note(&self) {
-        // One thread runs all connections, so that no order of memory is at stake.
+        // One thread runs all connections, so relaxed ordering suffices.
         self.last.store(self.all.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-/// A client's stream that notes its moves, and fails if the client takes nothing for [`WRITE_TIME`].
+/// A client's stream that numbers its moves, and fails if the client takes nothing for [`WRITE_TIME`].
 pub(super) struct Watched {
     stream: TokioIo<TcpStream>,
     moves: Moves,
-    /// End of the time for the write that waits, if one does.
+    /// Deadline of the pending write, if there is one.
     write_end: Option<Pin<Box<Sleep>>>,
 }
 
@@ -195,7 +195,7 @@ mod tests {
             (&[], None),
             (&[(1, 7)], Some(0)),
             (&[(1, 7), (1, 5), (1, 6)], Some(1)),
-            // A client that has one only keeps it, however long it was idle.
+            // A client with only one connection keeps it, however long it was idle.
             (&[(1, 0), (2, 8), (2, 3), (2, 9)], Some(2)),
             (&[(1, 4), (2, 3), (3, 5)], Some(1)),
         ];

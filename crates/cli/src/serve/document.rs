@@ -1,4 +1,4 @@
-//! The live page: a complete document, and a small script that keeps it fresh.
+//! The live page: a complete document, and a small script that updates it.
 //!
 //! # Why
 //! The page must be useful without its script, and the script must not disturb the reader's focus or selection.
@@ -25,10 +25,10 @@ pub(super) const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox
                                cy=\"8\" r=\"5\" fill=\"none\" stroke=\"#0072b2\" stroke-width=\"2\"/><path d=\"M0 8h16\" \
                                stroke=\"#0072b2\" stroke-width=\"2\"/></svg>\n";
 
-/// Least seconds between reloads of the page if scripts do not run.
+/// Least seconds between reloads of the page without scripts.
 const RELOAD_MIN_S: u64 = 5;
 
-/// Returns the style of pages with that of this page.
+/// Returns the style of all pages and that of this page.
 pub(super) fn style() -> String {
     format!("{}{}", page::STYLE, include_str!("live.css"))
 }
@@ -39,6 +39,7 @@ pub(super) fn whole(shared: &Shared) -> String {
     let (interval_ms, reload_s) = (interval.as_millis(), interval.as_secs().max(RELOAD_MIN_S));
     let every = plimsoll_figures::units::format_duration_ns(crate::flags::nanos(interval));
     let version = env!("CARGO_PKG_VERSION");
+
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\

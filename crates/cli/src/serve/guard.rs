@@ -1,16 +1,16 @@
-//! The guard: answers requests that only read and that name this host correctly.
+//! The guard: accepts requests that only read and that name this host correctly.
 //!
 //! # Why
-//! A page on the internet can make the browser of a reader of this host request `http://its-name/`, with a name that it
-//! points to 127.0.0.1 a moment later (DNS rebinding), and so read what only loopback should see. Such a request names
-//! that page's host.
+//! A page on the internet can make a browser on this host request `http://its-name/`, with a name that it points to
+//! 127.0.0.1 a moment later (DNS rebinding), and so read data meant for loopback only. Such a request carries the name
+//! of that page's host.
 //!
 //! # How it works
 //! The `Host` header must be an address, `localhost` or an allowed name; beyond loopback the name of this host is
 //! allowed, too. An address cannot be rebound. Methods are GET and HEAD.
 //!
 //! # Limits
-//! The guard is no password: whoever reaches the port and names it correctly is answered.
+//! The guard is not a password: any client that reaches the port and names it correctly is answered.
 //!
 //! # Example
 //! `Host: 127.0.0.1:9650` is answered, `Host: evil.example` is not.
@@ -42,6 +42,7 @@ impl Guard {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Err((StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD: nothing can be changed here".to_owned()));
         }
+
         // HTTP/1.1 requires one Host; an address in the request line takes precedence.
         let from_line = request.uri().host();
         let mut headers = request.headers().get_all(HOST).iter();
@@ -50,6 +51,7 @@ impl Guard {
             (None, Some(header), None) => header.to_str().ok().map(without_port),
             _ => None,
         };
+
         match named {
             Some(name) if self.is_ours(name) => Ok(()),
             Some(_) => Err((

@@ -1,14 +1,14 @@
-//! Readings of the host, one after the other, and their results for the clients.
+//! Periodic readings of the host, and their results for clients.
 //!
 //! # Why
-//! Reading counters and querying programs takes time; a client that asks for the page must not wait for it, and the
-//! host is read once an interval, however many clients ask.
+//! Reading counters and querying programs takes time, and clients must not wait for it. The host is read once an
+//! interval, however many clients ask.
 //!
 //! # How it works
-//! A thread of its own ([`Host::spawn`]; reading `/proc` blocks, so it is no task of the server) takes a reading each
-//! interval, judges it and puts it into [`Shared`], which answers from there. The first client after a reading renders
-//! the answer, outside the lock, and it is kept for all others until the next. Figures of an earlier reading are never
-//! passed off as those of one that failed: only the page still shows them, below the reason.
+//! A thread ([`Host::spawn`]; reading `/proc` blocks, so it is not a task of the server) takes a reading each interval,
+//! judges it and puts it into [`Shared`], from which requests are answered. The first client after a reading renders
+//! the answer, outside the lock; it is kept for all others until the next reading. After a failed reading, only the
+//! page still shows the earlier figures, below the reason.
 //!
 //! # Limits
 //! The history covers the time since the start, coarser the longer it is, and is lost at the end.
@@ -52,7 +52,7 @@ impl Host {
         let mut sampler = Sampler::new(roots.proc, roots.sys);
         let before = sampler.sample().map_err(|error| Failure::Machine(error.to_string()))?;
         let mut programs = (!arguments.host.no_programs).then(Programs::default);
-        // The first query only begins an interval.
+        // The first query only starts an interval.
         if let Some(programs) = &mut programs {
             programs.look().silent.iter().for_each(|sentence| screen::note(sentence));
         }
@@ -165,7 +165,7 @@ impl Look {
     fn metrics(&self) -> String {
         let host = self.history.last().map(|last| match &self.failed {
             None => encode_host(last),
-            // Only the times: since when there is nothing new.
+            // Export only the times: they show since when there are no new figures.
             Some(_) => encode_host(&Observed {
                 duration_s: last.duration_s,
                 end_unix_ms: last.end_unix_ms,
@@ -199,7 +199,7 @@ impl Shared {
         Arc::clone(look.made.fragment.get_or_init(|| look.fragment().into()))
     }
 
-    /// Returns the last interval; an error before the first, and if the last reading failed.
+    /// Returns the last interval, or an error before the first and after a failed reading.
     pub(super) fn statistics(&self) -> Statistics {
         let look = self.last();
         look.made.statistics.get_or_init(|| look.statistics()).clone()
@@ -231,7 +231,7 @@ impl Shared {
         let look = &mut state.look;
         match observed {
             Ok(observed) => {
-                // Copies only while a client is rendering the last reading.
+                // This copies only while a client renders the last reading.
                 Arc::make_mut(&mut look.history).push(observed);
                 look.failed = None;
             }

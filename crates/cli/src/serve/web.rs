@@ -1,15 +1,14 @@
 //! The HTTP server: a thread, a bounded number of connections, and one function that answers.
 //!
 //! # Why
-//! Few clients read the page and the metrics, and they must cost the host little; nor may a client that hangs lock
-//! others out for good.
+//! Clients are few, and must cost the host little. A client that hangs must not lock others out.
 //!
 //! # How it works
 //! One thread runs everything (tokio's current-thread runtime, hyper for HTTP/1.1). Each connection has a task; their
-//! number is bounded, and a new one ends an old one rather than wait for it ([`super::connections`]). A request line and
-//! headers must arrive within [`HEAD_TIME`], a connection ends after [`CONNECTION_TIME`] (browsers open another). Bodies
-//! of requests are never read. Answers come from the results of the sampling thread ([`super::sampling`]); nothing here
-//! touches a disk.
+//! number is bounded, and a new one ends an old one rather than wait for it ([`super::connections`]). A request line
+//! and headers must arrive within [`HEAD_TIME`]; a connection ends after [`CONNECTION_TIME`] (browsers open another).
+//! Request bodies are never read. Answers come from the results of the sampling thread ([`super::sampling`]); none
+//! reads a disk.
 //!
 //! # Limits
 //! No TLS and no passwords: beyond loopback put a proxy in front.
@@ -120,7 +119,7 @@ async fn connection(stream: Watched, shared: Arc<Shared>, guard: Arc<Guard>, mut
     let _ = tokio::time::timeout(HEAD_TIME, connection).await;
 }
 
-/// Answers a request from memory. The first client after a reading renders its answer; nothing waits.
+/// Answers a request from memory, without waiting. The first client after a reading renders its answer.
 fn answer(request: &Request<Incoming>, shared: &Shared, guard: &Guard) -> Response<Full<Bytes>> {
     let fixed = |text: &'static str| Bytes::from_static(text.as_bytes());
     let shown = |text: &str| Bytes::copy_from_slice(text.as_bytes());

@@ -11,12 +11,12 @@ use super::output::Form;
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
 
-/// Make one result of all parts of a run (`plimsoll sim run --part`)
+/// Merge the parts of a run (`plimsoll sim run --part`) into one result
 ///
 /// The result, its bytes and the exit code are those of one process that ran everything.
 #[derive(Args, Debug)]
 pub(crate) struct MergeArguments {
-    /// What each part printed, in any order
+    /// Output of each part, in any order
     #[arg(value_name = "PART.json", required = true)]
     parts: Vec<String>,
 

@@ -17,18 +17,18 @@ use crate::screen;
 
 /// Make a disk model from a measured surface of read latencies
 ///
-/// The surface is CSV with the columns write_MBps, read_iops, p50_ms, p95_ms, a line for each cell measured.
+/// The surface is CSV with the columns write_MBps, read_iops, p50_ms, p95_ms, a line for each measured cell.
 #[derive(Args, Debug)]
 pub(crate) struct FitArguments {
     /// The measured surface
     #[arg(value_name = "SURFACE.csv")]
     surface: PathBuf,
 
-    /// Write the model here (`-`: stdout)
+    /// Write the model to this file (`-`: stdout)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Write over an existing output file
+    /// Overwrite an existing output file
     #[arg(long)]
     force: bool,
 }
@@ -40,6 +40,7 @@ pub(crate) fn fit(arguments: &FitArguments) -> Result<Outcome, Failure> {
     let mut model = DiskModel::of_fit(&fit);
     model.name = arguments.surface.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let yaml = disk::write(&model);
+
     match arguments.output.as_deref() {
         Some(path) if path == Path::new("-") => {
             screen::print(&yaml)?;
@@ -53,6 +54,7 @@ pub(crate) fn fit(arguments: &FitArguments) -> Result<Outcome, Failure> {
         }
         None => screen::note("no --output: the model is not written"),
     }
+
     screen::print(&fit_text(&fit))?;
     Ok(Outcome::Done)
 }
@@ -69,9 +71,11 @@ fn fit_text(fit: &Fit) -> String {
         row("their distance from the curve (rms)", format!("{:.1} %", frontier.rmse * 100.0)),
         row("median read on the idle disk", format_duration_ns(fit.spec.latency.read_ns.round() as u64)),
     ];
+
     if let Some(clip_ns) = fit.clip_ns {
         rows.push(row("highest latency recorded", format_duration_ns(clip_ns.round() as u64)));
     }
+
     let mut text = screen::table(&["frontier: (r/R)^p + (w/W)^p = 1", ""], rows);
     for note in &fit.notes {
         text.push_str(&format!("\nnote: {note}"));
@@ -93,7 +97,7 @@ pub(crate) struct SurfaceArguments {
     #[arg(long, value_name = "SURFACE.csv")]
     compare: Option<PathBuf>,
 
-    /// Seed of places and times
+    /// Seed of positions and times
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
 

@@ -22,12 +22,12 @@ const HASH_WIDTH: usize = 16;
 pub(super) struct Form<'a> {
     pub(super) format: ReportFormat,
     pub(super) plan: &'a Plan,
-    /// What the runs are a part of.
+    /// The part that these runs are, with `--part`.
     pub(super) part: Option<&'a PartForm>,
 }
 
 impl Form<'_> {
-    /// Returns whether each run has a text of its own; several seeds or values are compared instead.
+    /// Returns whether each run is printed by itself. Several seeds or values are compared instead.
     pub(super) fn has_runs(&self) -> bool {
         self.format == ReportFormat::Table && self.plan.seeds == 1 && self.plan.sweep.is_empty()
     }
@@ -98,7 +98,7 @@ fn target(target: Option<Bounds>) -> String {
     }
 }
 
-/// Returns a line for each run: figures passed.
+/// Returns a row for each run, with the number of figures passed.
 fn summary_text(finished: &[Finished]) -> String {
     let rows = finished.iter().map(|run| {
         let (passed, judged) = run.figures_passed();
@@ -112,7 +112,7 @@ fn summary_text(finished: &[Finished]) -> String {
     format!("\n{table}\n\n{} runs, {end}\n", finished.len())
 }
 
-/// Returns mean and interval of each figure over the seeds.
+/// Returns the mean and interval of each figure over the seeds.
 fn spreads_text(spreads: &[Spread], finished: &[Finished]) -> String {
     let mut text = String::new();
     let same = |a: &Spread, b: &Spread| a.scenario == b.scenario && a.changes == b.changes;
@@ -150,7 +150,7 @@ fn spreads_text(spreads: &[Spread], finished: &[Finished]) -> String {
     text
 }
 
-/// Returns the figures of a sweep, values beside each other.
+/// Returns the figures of a sweep, its values side by side.
 fn sweep_text(finished: &[Finished]) -> String {
     let mut text = String::new();
     let label = |run: &Finished| words(&run.changes).collect::<Vec<_>>().join("\n");

@@ -24,7 +24,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Begins with none of `tasks` done. `has_runs` says that each run is printed, which shows progress enough.
+    /// Starts with none of `tasks` done. If `has_runs`, each run is printed, and progress needs no lines.
     pub(super) fn new(tasks: &[Task], has_runs: bool) -> Progress {
         let is_terminal = std::io::stderr().is_terminal();
         let same = |a: &Task, b: &Task| a.subject.name() == b.subject.name() && a.changes == b.changes;
@@ -37,12 +37,12 @@ impl Progress {
         Progress { bar, begin, count, ended: 0, lines, left: 0, failed_seeds, elapsed_s: 0.0, runs: 0 }
     }
 
-    /// Does `work`, which may print, without the bar.
+    /// Runs `work`, which may print, with the bar hidden.
     pub(super) fn suspend<T>(&self, work: impl FnOnce() -> T) -> T {
         self.bar.suspend(work)
     }
 
-    /// Shows that this part of all runs is done.
+    /// Shows `part` of all runs as done.
     pub(super) fn advance(&self, part: f64) {
         self.bar.set_position((part * screen::BAR_STEPS) as u64);
         self.bar.set_prefix(screen::left(screen::estimated_left_s(self.begin, part)));

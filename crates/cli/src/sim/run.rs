@@ -24,10 +24,10 @@ use crate::{interrupt, screen};
 
 const MAX_RUNS: usize = 10_000;
 
-/// Run named scenarios, or one's own, and judge their figures
+/// Run named scenarios, or your own, and judge their figures
 ///
-/// A named scenario prints its tables beside what was published, and says whether its figures are as promised; the exit
-/// code is 1 where one is not. A file (docs/formats.md) describes disks, shards, classes and jobs of your own.
+/// A named scenario prints its tables beside the published figures, and judges its own; exit code 1 if one fails. A
+/// file (docs/formats.md) describes your own disks, shards, classes and jobs.
 #[derive(Args, Debug)]
 pub(crate) struct RunArguments {
     /// Names (see `plimsoll sim list`), or scenario files
@@ -50,11 +50,11 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "KEY=V1,V2...")]
     sweep: Vec<String>,
 
-    /// Simulate N worlds at a time; the result is the same [default: as many as there are CPUs]
+    /// Simulate N runs at a time; the result does not depend on N [default: one for each CPU]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 
-    /// Run only part K of N, as other processes run the others; prints JSON for `plimsoll sim merge`
+    /// Run only part K of N; prints JSON for `plimsoll sim merge`
     #[arg(long, value_name = "K/N", conflicts_with = "trace")]
     part: Option<Part>,
 
@@ -66,11 +66,11 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
 
-    /// Record what happens to every request here (for `plimsoll trace`): one run of a scenario file
+    /// Record the events of every request in this file (for `plimsoll trace`): one run of a scenario file
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// Write over existing files
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
 
@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
             return;
         }
         failed = progress.suspend(|| {
-            // A user's file that cannot run is bad input; a named scenario that cannot has failed.
+            // A user's file that cannot run is bad input; a named scenario that cannot run has failed.
             if let (true, Err(error)) = (finished.is_from_file(), &finished.result) {
                 return Err(Failure::Input(format!("scenario {}: {error}", finished.name)));
             }
@@ -135,7 +135,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     Ok(if finished.iter().all(Finished::passed) { Outcome::Done } else { Outcome::Finding })
 }
 
-/// Returns the tasks of this process, and which part of the whole they are.
+/// Returns the tasks of this process, and the part of all tasks that they are.
 fn of_part(arguments: &RunArguments, plan: &Plan, tasks: Vec<Task>) -> Result<(Vec<Task>, Option<PartForm>), Failure> {
     let Some(part) = arguments.part else { return Ok((tasks, None)) };
     if arguments.format != ReportFormat::Json {
@@ -147,7 +147,7 @@ fn of_part(arguments: &RunArguments, plan: &Plan, tasks: Vec<Task>) -> Result<(V
     Ok((part.of_tasks(tasks), Some(form)))
 }
 
-/// Returns the keys of sweeps, which [`combinations`] has checked or will check.
+/// Returns the keys of sweeps. [`combinations`] checks them.
 fn swept_keys(sweeps: &[String]) -> Vec<String> {
     sweeps.iter().filter_map(|sweep| sweep.split_once('=')).map(|(key, _)| key.to_owned()).collect()
 }
@@ -167,7 +167,7 @@ fn check_trace(arguments: &RunArguments, tasks: &[Task]) -> Result<Option<(Scena
     }
 }
 
-/// Runs the scenario once more, with the same events, and writes its trace.
+/// Runs the scenario again, with the same events, and writes its trace.
 fn record(scenario: &Scenario, seed: u64, path: &Path) -> Result<(), Failure> {
     let failed = |error: String| Failure::Machine(format!("{}: {error}", path.display()));
     let file = File::create(path).map_err(|error| failed(error.to_string()))?;
@@ -176,7 +176,7 @@ fn record(scenario: &Scenario, seed: u64, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns every scenario with every combination of swept values and every seed. Errors come before anything runs.
+/// Returns a task for each scenario, combination of swept values and seed. Finds all errors before anything runs.
 fn tasks(arguments: &RunArguments) -> Result<Vec<Task>, Failure> {
     if !arguments.all && arguments.scenarios.is_empty() {
         let help = "name a scenario (`plimsoll sim list`) or a scenario file, or give --all";
@@ -249,7 +249,7 @@ fn scenario_file(name: &str) -> Result<ScenarioFile, Failure> {
     Err(Failure::Input(format!("there is no scenario called \"{}\": {help}", name.escape_debug())))
 }
 
-/// Returns every combination of the values of all sweeps; a single empty one without sweeps.
+/// Returns every combination of the values of all sweeps, or a single empty one without sweeps.
 fn combinations(sweeps: &[String]) -> Result<Vec<Vec<(String, String)>>, Failure> {
     let mut combinations: Vec<Vec<(String, String)>> = vec![Vec::new()];
     for sweep in sweeps {

@@ -1,7 +1,7 @@
-//! The scheduling classes of running programs: rows beside the disks.
+//! The scheduling classes of running programs, shown with the disks.
 //!
 //! # Why
-//! The kernel shows the requests that reached a disk, the programs show which class asked and which waited.
+//! The kernel shows the requests that reached a disk; the programs show which class sent them and which waited.
 //!
 //! # How it works
 //! One query an interval, to all programs of this user that serve a control socket.
@@ -42,7 +42,7 @@ impl Classes {
         self.rows = looked.rows;
     }
 
-    /// Returns the rows of the interval that ended last.
+    /// Returns the rows of the last interval.
     pub(super) fn rows(&self) -> &[ClassRow] {
         &self.rows
     }

@@ -1,12 +1,11 @@
-//! `stat --compare A B`: the changes between two stretches of time, and the conclusions that they allow.
+//! `stat --compare A B`: the changes between two periods, and the conclusions that they allow.
 //!
 //! # Why
-//! Two outputs of iostat beside each other invite a wrong conclusion; see [`plimsoll_observe::stat::compare`].
+//! Two outputs of iostat side by side invite a wrong conclusion; see [`plimsoll_observe::stat::compare`].
 //!
 //! # How it works
-//! A side is a file, or some of its intervals (`FILE:2-5`). All intervals of both are watched first and judged then, so
-//! that a device's capacity is known from both sides. Every device that both sides have and that was active is
-//! compared.
+//! A side is a file, or some of its intervals (`FILE:2-5`). All intervals of both sides are observed once, then judged,
+//! so that a device's capacity is known from both sides. Every device on both sides that was active is compared.
 //!
 //! # Limits
 //! Devices are matched by name; if each side has a single device, these are compared.
@@ -51,7 +50,7 @@ struct Read<'a> {
     facts: Facts,
 }
 
-/// What lowers the confidence of a comparison of single intervals; the finding of the same words.
+/// Confidence in a comparison with a single interval. The comparison has a finding with the same text.
 const SINGLE: &str = "a side is a single interval: how much it varies is not known";
 
 pub(super) fn run(arguments: &StatArguments) -> Result<Outcome, Failure> {
@@ -86,7 +85,7 @@ pub(super) fn run(arguments: &StatArguments) -> Result<Outcome, Failure> {
     Ok(if says_no { Outcome::Finding } else { Outcome::Done })
 }
 
-/// Splits a file from its range; a file whose name is the whole text takes precedence.
+/// Splits a file from its range. If a file has the whole text as its name, returns that file.
 fn source(text: &str) -> Source<'_> {
     let whole = Source { path: Path::new(text), range: None };
     let Some((path, range)) = text.rsplit_once(':').filter(|_| !whole.path.exists()) else { return whole };
@@ -175,7 +174,7 @@ fn text(comparisons: &[Comparison]) -> String {
     answer + &sections(comparisons).map(section_text).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the sections without what the answer at the top says.
+/// Returns the sections, without the parts that repeat the answer at the top.
 fn sections(comparisons: &[Comparison]) -> impl Iterator<Item = Section> {
     let is_one = comparisons.len() == 1;
     let all = comparisons.iter().flat_map(Comparison::sections);
@@ -186,7 +185,7 @@ fn sections(comparisons: &[Comparison]) -> impl Iterator<Item = Section> {
     others.filter(|section| !section.blocks.is_empty())
 }
 
-/// Returns the answer of a comparison; of several devices, each part has its own.
+/// Returns the answer of the first comparison. With several devices, each has its own in its sections.
 fn answer(first: &Comparison, devices: usize) -> Answer {
     let has = |judgement: Judgement| first.hypotheses.iter().any(|hypothesis| hypothesis.judgement == judgement);
     let mood = if has(Judgement::Likely) { Mood::Quiet } else { Mood::Heed };

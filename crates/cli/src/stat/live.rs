@@ -1,12 +1,12 @@
-//! Intervals of this host, as they end.
+//! Live intervals of this host.
 //!
 //! # Why
 //! A table and a terminal view sample the host in the same way, at little cost.
 //!
 //! # How it works
 //! [`Live::next`] takes a reading, subtracts the last, and lets the watch judge the difference. [`run`] does so at
-//! fixed times and passes the results to the [`Sink`](super::sink::Sink). Nothing runs between two readings: a signal
-//! ends the waiting.
+//! fixed times and passes the results to the [`Sink`](super::sink::Sink). Nothing runs between two readings; a signal
+//! ends the wait.
 //!
 //! # Limits
 //! A late reading (a suspended host) makes its interval longer, and delays the next ones. A failed reading ends the
@@ -44,14 +44,15 @@ impl Stop {
         Ok(Stop(asks))
     }
 
-    /// Waits until then, or until the end is requested. Returns whether it was.
+    /// Waits until `until` or a signal. Returns whether there was a signal.
     pub(super) fn wait(&self, until: Instant) -> bool {
         self.0.recv_timeout(until.saturating_duration_since(Instant::now())) != Err(RecvTimeoutError::Timeout)
     }
 }
 
 pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcome), Failure> {
-    // Before the handler of Ctrl-C: whoever waits to open a pipe that nobody writes to looks at no request to stop.
+    // Read the disk files before setting the Ctrl-C handler: a pipe without a writer blocks, and must stay
+    // interruptible.
     let watch = Live::watch(arguments)?;
     // Install the handler before the first reading: a user who ends the run early gets a whole document, too.
     let stop = Stop::on_signal()?;
@@ -92,7 +93,7 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     or_save(arguments, kept, outcome)
 }
 
-/// The host that is being watched.
+/// The observed host.
 pub(super) struct Live {
     sampler: Sampler,
     watch: Watch,
@@ -131,7 +132,7 @@ impl Live {
         Ok(Live { sampler, watch, before, devices, with_partitions, recording, classes })
     }
 
-    /// Returns the means since the host began.
+    /// Returns the means since boot.
     pub(super) fn since_boot(&mut self) -> Observed {
         let interval = self.before.since_boot();
         self.observe(interval)

@@ -7,7 +7,7 @@
 //! [`plimsoll_observe::stat::record::Writer`] writes each reading as it is taken.
 //!
 //! # Limits
-//! A full disk ends the run: reports without their record would be a surprise later.
+//! A full disk ends the run: no report lacks its record.
 //!
 //! # Example
 //! `plimsoll stat 1 60 --record minute.stat` prints at its end `minute.stat: 61 readings recorded`.

@@ -1,12 +1,12 @@
 //! Saved intervals, of this host or another.
 //!
 //! # Why
-//! The verdicts are the same as live, from the files of a support bundle.
+//! The files of a support bundle must give the same verdicts as a live run.
 //!
 //! # How it works
-//! All files are read before anything is printed, so that an unreadable file gives an error and nothing else. Omissions
-//! and assumptions go to stderr. The answer comes first. Of a long recording the table is the summary; each interval is
-//! shown on request.
+//! All files are read before anything is printed, so that an unreadable file gives only an error. Omissions and
+//! assumptions go to stderr. The answer comes first. For a long recording the table is a summary; `--intervals` shows
+//! each interval.
 //!
 //! # Limits
 //! All intervals are in memory, so a file may have at most [`FILE_BYTES_MAX`].
@@ -34,7 +34,7 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
 use crate::screen;
 
-/// Most intervals that are shown unasked, in a table.
+/// Most intervals that a table shows without `--intervals`.
 const SHOWN_MOST: usize = 20;
 
 pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcome), Failure> {
@@ -43,6 +43,7 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     let recorded = read(arguments, &paths)?;
     let observed: Vec<Observed> =
         recorded.intervals.iter().map(|interval| watch.observe(interval, &recorded.facts)).collect();
+
     let intervals = observed.len();
     let is_long = intervals > SHOWN_MOST && !arguments.saved.intervals;
     let mut place = AnswerPlace::BeginInOtherWords;
@@ -55,17 +56,18 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
         }
         screen::print(&format!("{answer}{}\n\n", screen::wrap(&recorded.origin)))?;
     }
+
     if is_long && arguments.format == ReportFormat::Table {
         screen::note(&format!("{} intervals: --intervals shows each", format_count(intervals as u64)));
     }
+
     let mut sink = arguments.sink(Host::default(), kept).with_summary(is_long, place);
     let shown = observed.into_iter().try_for_each(|observed| sink.interval(observed, &[]));
     let (kept, closed) = sink.end();
     sink::or_save(arguments, kept, shown.and(closed))
 }
 
-/// Returns the intervals that count, one after the other: a mean since boot counts only without an interval, as in the
-/// summary.
+/// Returns the intervals that count. A mean since boot counts only if there is no other interval, as in the summary.
 fn counted(observed: &[Observed]) -> impl Iterator<Item = &Observed> {
     let has_intervals = observed.iter().any(|observed| !observed.is_since_boot);
     observed.iter().filter(move |observed| !(has_intervals && observed.is_since_boot))
@@ -75,7 +77,7 @@ fn is_wanted(judged: &Judged, wanted: &[String]) -> bool {
     wanted.is_empty() || wanted.contains(&judged.interval.device)
 }
 
-/// Collects the intervals that count, of the devices `wanted`; of all if these are none.
+/// Collects the intervals that count, of the devices `wanted`, or of all if `wanted` is empty.
 fn history(observed: &[Observed], wanted: &[String]) -> History {
     let mut history = History::default();
     for mut observed in counted(observed).cloned() {
@@ -85,7 +87,7 @@ fn history(observed: &[Observed], wanted: &[String]) -> History {
     history
 }
 
-/// Returns the verdict on the device that needs attention most, or on how several share their work; `None` without
+/// Returns the verdict on the device that needs attention most, or on how several share their work, or `None` without
 /// devices.
 fn answer(observed: &[Observed], history: &History, wanted: &[String]) -> Option<Answer> {
     if history.is_of_several() {
@@ -94,7 +96,7 @@ fn answer(observed: &[Observed], history: &History, wanted: &[String]) -> Option
 
     let judged: Vec<&Judged> =
         counted(observed).flat_map(|observed| &observed.devices).filter(|it| is_wanted(it, wanted)).collect();
-    // What is known comes before what is not.
+    // Known verdicts rank above unknown ones.
     let worst = judged.iter().max_by_key(|judged| (judged.verdict != Verdict::Unknown, judged.verdict))?;
 
     let device = &worst.interval.device;
@@ -120,7 +122,7 @@ fn answer(observed: &[Observed], history: &History, wanted: &[String]) -> Option
     Some(Answer::new(mood, verdict, figure, confidence))
 }
 
-/// Reads the files, without partitions unless they are requested; remarks go to stderr.
+/// Reads the files, without partitions unless they are requested. Prints remarks to stderr.
 pub(super) fn read(arguments: &StatArguments, paths: &[&Path]) -> Result<Recorded, Failure> {
     let mut files = Vec::new();
     for path in paths {
@@ -148,7 +150,7 @@ pub(super) fn read(arguments: &StatArguments, paths: &[&Path]) -> Result<Recorde
         arguments.show.partitions || !is_partition(name, facts) || arguments.named().any(|device| device == name)
     };
     let has_disks = |interval: &Interval| interval.devices.iter().any(|device| is_wanted(&device.device));
-    // If the files hold partitions only, keep them: their author asked for them.
+    // If the files hold only partitions, keep them: their author asked for them.
     if intervals.iter().any(has_disks) {
         intervals.iter_mut().for_each(|interval| interval.devices.retain(|device| is_wanted(&device.device)));
     }

@@ -1,12 +1,12 @@
 //! The sink of observed intervals: prints them to stdout in their format, and keeps them for pages and pictures.
 //!
 //! # Why
-//! Live and saved figures, one interval or a thousand, end in the same outputs; no source should know them.
+//! Live and saved intervals have the same outputs, which no source should know.
 //!
 //! # How it works
-//! [`Sink::interval`] prints an interval as it comes. JSON is one document: its head comes with the first interval, its
-//! tail with [`Sink::end`], so that it is complete whenever the run ends. The sink remembers whether any verdict was a
-//! finding. All runs end in [`or_save`]: one that fails keeps its page and pictures, too.
+//! [`Sink::interval`] prints an interval at once. JSON is one document: its head precedes the first interval, its tail
+//! is written by [`Sink::end`], so that it is complete whenever the run ends. The sink records whether any verdict was
+//! a finding. All runs end in [`or_save`]: a failed run keeps its page and pictures, too.
 //!
 //! # Limits
 //! A program that is killed (SIGKILL) leaves JSON without its tail.
@@ -35,20 +35,20 @@ pub(super) struct Sink {
     kept: Kept,
     intervals: u64,
     has_finding: bool,
-    /// What the summary at the end is made of, if there is to be one, and where its answer stands.
+    /// The intervals of the summary at the end, if one is printed, and the place of its answer.
     summary: Option<(History, AnswerPlace)>,
-    /// Whether intervals are printed.
+    /// Whether only the summary is printed.
     is_silent: bool,
 }
 
-/// The place of the answer that belongs to a summary.
+/// The place of a summary's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerPlace {
     /// Before all intervals, in the words of [`History::answer`].
     Begin,
     /// Before all intervals, in other words, or cut off.
     BeginInOtherWords,
-    /// Before the summary: a live run knows it at its end.
+    /// Before the summary: a live run has an answer only at its end.
     End,
 }
 
@@ -81,6 +81,7 @@ impl Sink {
         if self.is_silent {
             return Ok(());
         }
+
         let is_first = self.intervals == 0;
         self.intervals += 1;
         let mut text = if is_first { self.head(observed.end_unix_ms)? } else { String::new() };
@@ -122,8 +123,8 @@ impl Sink {
     }
 }
 
-/// Returns what all intervals together say, in few lines, after the answer if that stands nowhere else. Nothing for
-/// fewer than two intervals.
+/// Returns the summary of all intervals in at most [`SUMMARY_LINES`] lines, below the answer if `place` is the end. It
+/// is empty for fewer than two intervals.
 fn summary(history: &History, place: AnswerPlace) -> String {
     let answer = history.answer().filter(|_| place == AnswerPlace::End && history.has_summary());
     let answer = answer.as_ref().map(screen::answer).unwrap_or_default();
@@ -142,8 +143,8 @@ fn summary(history: &History, place: AnswerPlace) -> String {
     answer + &lines.join("\n")
 }
 
-/// Returns the end of a run with the data of pages and pictures. If the run failed, writes these first: they are needed
-/// most then.
+/// Returns the end of a run with the data of pages and pictures. If the run failed, writes these first: then they are
+/// needed most.
 pub(super) fn or_save(
     arguments: &StatArguments,
     kept: Kept,

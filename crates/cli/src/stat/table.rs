@@ -1,13 +1,13 @@
-//! The tables of `stat`: iostat's figures digit by digit, ours beside them, within 100 columns.
+//! The tables of `stat`: iostat's figures with its digits, and our own, within 100 columns.
 //!
 //! # Why
-//! iostat -x needs 190 columns. The figures that most users look for fit 100 beside U, S and the verdict; the extended
-//! form prints the lines in four parts as `iostat -x --pretty` does.
+//! iostat -x needs 190 columns. The figures that most users need fit 100 beside U, S and the verdict; the extended form
+//! prints the lines in four parts as `iostat -x --pretty` does.
 //!
 //! # How it works
 //! Every figure has the width and decimals of iostat. In a line of the short table each cell ends where its column
-//! ends; a cell that is too long takes the blanks of the following ones. Below the devices stand the reasons for all
-//! that are not idle or ok, and remarks on figures that mislead, each once in a run.
+//! ends; a cell that is too long takes the blanks of the following ones. Below the devices are the reasons for verdicts
+//! other than idle, ok and unknown, and remarks on misleading figures, each once in a run.
 //!
 //! # Limits
 //! A line with a long name and long figures is broken after the name.
@@ -28,13 +28,13 @@ use plimsoll_observe::stat::{Basis, Columns, CpuShares, Gap, GroupObserved, Judg
 
 use crate::screen;
 
-/// Greatest width of a line.
+/// Most columns of a line.
 const WIDTH: usize = 100;
 
-/// Members of a group that are shown with their parts.
+/// Most members of a group that are shown with their parts.
 const PARTS_SHOWN: usize = 8;
 
-/// Devices that are named beside a remark that holds for several.
+/// Most devices that a remark names besides the first.
 const NAMES_SHOWN: usize = 4;
 
 /// Code of our remark on U without a model.
@@ -90,10 +90,10 @@ const PARTS: [Part; 4] = [
     },
 ];
 
-/// The figures that iostat before 11 has of reads and writes together only.
+/// The figures that iostat before version 11 has only for reads and writes together.
 const OLD_PART: Part = Part { columns: &[("areq-sz", 9), ("await", 8)], cells: |c| vec![c.size_kib, c.await_ms] };
 
-/// Returns whether the await of reads and writes is known together only.
+/// Returns whether await is known only for reads and writes together.
 fn is_old(devices: &[Judged]) -> bool {
     let columns = || devices.iter().map(|judged| &judged.interval.columns);
     columns().any(|c| c.await_ms.is_some())
@@ -104,7 +104,7 @@ fn is_old(devices: &[Judged]) -> bool {
 pub(super) struct Tables {
     /// Whether all columns of iostat are shown.
     pub(super) is_extended: bool,
-    /// Whether the time stands above each interval.
+    /// Whether each interval has its time above it.
     pub(super) has_time: bool,
     /// Whether the CPUs' time is shown.
     pub(super) has_cpu: bool,
@@ -222,6 +222,7 @@ fn short(devices: &[Judged]) -> String {
         "w_await" if is_old => "await".to_owned(),
         name => name.to_owned(),
     });
+
     let mut lines = vec![aligned(&header)];
     for judged in devices {
         let columns = &judged.interval.columns;
@@ -295,7 +296,7 @@ fn pretty(part: &Part, devices: &[Judged]) -> String {
     format!("{header} Device\n{}", lines.join("\n"))
 }
 
-/// Returns whether the verdict needs its reason: idle and ok explain themselves.
+/// Returns whether the verdict needs its reason: idle, ok and unknown do not.
 fn is_told(judged: &Judged) -> bool {
     judged.interval.gap.is_some() || !matches!(judged.verdict, Verdict::Idle | Verdict::Ok | Verdict::Unknown)
 }
@@ -304,7 +305,7 @@ fn why(judged: &Judged) -> String {
     screen::wrap(&format!("{} {}: {}", judged.interval.device, verdict(judged), judged.why))
 }
 
-/// Describes how the work of a group is spread, with the parts of its members if they are not equal.
+/// Describes how the work of a group is spread, with the parts of its members if anything moved.
 pub(super) fn group(group: &GroupObserved) -> String {
     let name = &group.group;
     let members = group.parts.len();
@@ -337,7 +338,7 @@ pub(super) fn group(group: &GroupObserved) -> String {
     screen::wrap(&format!("group {name}: {spread}{parts}; {}{why}", group.verdict.name()))
 }
 
-/// Returns the first line, as iostat's; empty if nothing is known of the host.
+/// Returns the first line, as iostat's, or an empty text if the host is unknown.
 pub(super) fn banner(host: &Host, date: Option<&str>) -> String {
     if host.name.is_empty() && host.kernel.is_empty() {
         return String::new();
@@ -347,7 +348,7 @@ pub(super) fn banner(host: &Host, date: Option<&str>) -> String {
     format!("Linux {kernel} ({name}) \t{} \t_{machine}_\t({cpus} CPU)\n\n", date.unwrap_or_default())
 }
 
-/// Returns the scheduling classes of running programs within `width` columns; empty if there are none.
+/// Returns the scheduling classes of running programs within `width` columns, or an empty text without rows.
 pub(super) fn classes(rows: &[ClassRow], width: u16) -> String {
     if rows.is_empty() {
         return String::new();

@@ -4,8 +4,8 @@
 //! A verdict that changes is easier to see in a row that stays in place than in tables that scroll away.
 //!
 //! # How it works
-//! A row for each device has a line of blocks for its throughput. Below stand, for the chosen device, the reason,
-//! remarks, and throughput, U and S over time; then groups and scheduling classes. The view is drawn anew after each
+//! A row for each device shows its throughput as a line of blocks. Below are, for the chosen device, the reason,
+//! remarks, and throughput, U and S over time; then groups and scheduling classes. The view is redrawn after each
 //! interval, key and resize; the terminal is restored however the view ends. [`view`] draws from plain data.
 //!
 //! # Limits
@@ -62,7 +62,7 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
         return Err(Failure::Input("--top needs a terminal: leave it out, or give --format json".to_owned()));
     }
 
-    // Before the handler of Ctrl-C, as in the table.
+    // Read the disk files before setting the Ctrl-C handler, as `live::run` does.
     let watch = Live::watch(arguments)?;
     let stop = Stop::on_signal()?;
     let mut live = Live::start(arguments, watch)?;
@@ -89,8 +89,8 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     or_save(arguments, top.kept, outcome)
 }
 
-/// Waits for a key, a signal or the end of `pause`. Returns whether the terminal is still there: `event` reads from one
-/// that has hung up for ever.
+/// Waits for a key, a signal or the end of `pause`. Returns whether the terminal is still connected: from one that has
+/// hung up, `event` reads for ever.
 fn is_there(pause: Duration) -> std::io::Result<bool> {
     let pause = Timespec { tv_sec: 0, tv_nsec: i64::from(pause.min(TICK).subsec_nanos()) };
     let stdin = std::io::stdin();

@@ -5,13 +5,13 @@
 //! point.
 //!
 //! # How it works
-//! `--disk DEV=NAME` holds for a device, `--disk NAME` for all others. An entry of `--io-properties` holds for the disk
-//! of its mount point: found by the number of the device that holds it, or by the source of the mount if the file
+//! `--disk DEV=NAME` applies to a device, `--disk NAME` to all others. An entry of `--io-properties` applies to the
+//! disk of its mount point: found by the number of the device that holds it, or by the source of the mount if the file
 //! system hides that number (btrfs).
 //!
 //! # Limits
 //! Mount points are those of this host. For files of another host (`--from`) an entry is found by a device node
-//! (`/dev/nvme0n1`); a single entry then holds for all devices.
+//! (`/dev/nvme0n1`); a single other entry applies to all devices.
 //!
 //! # Example
 //! `--disk nvme0n1=i4i.2xlarge --disk sda=hdd.yaml`.
@@ -37,7 +37,7 @@ pub(crate) struct Roots<'a> {
     pub(crate) sys: &'a Path,
 }
 
-/// Makes a watch from the flags; `host` is this one, or none for figures of another.
+/// Makes a watch from the flags. `host` is this host, or `None` for figures of another.
 pub(crate) fn watch(flags: &CapacityFlags, groups: &[Group], host: Option<Roots<'_>>) -> Result<Watch, Failure> {
     let mut capacities = BTreeMap::new();
     if let Some(path) = &flags.io_properties {
@@ -57,7 +57,7 @@ pub(crate) fn watch(flags: &CapacityFlags, groups: &[Group], host: Option<Roots<
     Ok(Watch::new(WatchOptions { capacities, groups }))
 }
 
-/// Splits a device, if there is one, from its capacity. A file whose name is the whole text takes precedence.
+/// Splits a device, if there is one, from its capacity. If a file has the whole text as its name, returns that file.
 pub(super) fn split(text: &str) -> (Option<&str>, &str) {
     match text.split_once('=') {
         Some((device, name)) if !Path::new(text).exists() => (Some(device), name),
@@ -65,16 +65,18 @@ pub(super) fn split(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Returns the entries by device; `host` is this one, or none for figures of another.
+/// Returns the entries by device. `host` is this host, or `None` for figures of another.
 fn of_properties(properties: &IoProperties, host: Option<Roots<'_>>) -> Result<BTreeMap<String, Capacity>, Failure> {
     let mut capacities = BTreeMap::new();
     for entry in &properties.disks {
         let name = entry.mountpoints.join(", ");
         let capacity = Capacity::of_properties(&name, entry);
+
         let found: Vec<String> = match host {
             Some(host) => entry.mountpoints.iter().filter_map(|place| disk_of(place, host)).collect(),
             None => entry.mountpoints.iter().filter_map(|p| p.strip_prefix("/dev/")).map(str::to_owned).collect(),
         };
+
         match (found.is_empty(), host, properties.disks.len()) {
             (false, ..) => capacities.extend(found.into_iter().map(|device| (device, capacity.clone()))),
             (true, None, 1) => drop(capacities.insert(ANY_DEVICE.to_owned(), capacity)),
@@ -92,7 +94,7 @@ fn of_properties(properties: &IoProperties, host: Option<Roots<'_>>) -> Result<B
     Ok(capacities)
 }
 
-/// Returns the whole disk that holds a directory, or that a device node is.
+/// Returns the whole disk of a device node, or of the device that holds a directory.
 fn disk_of(place: &str, host: Roots<'_>) -> Option<String> {
     let by_number = |number: u64| {
         let (major, minor) = sysfs::major_minor(number);

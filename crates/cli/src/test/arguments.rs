@@ -19,11 +19,11 @@ use crate::flags::{DiskFlags, PictureFlags, ShardFlags, TestFormat, check_shards
 use crate::screen;
 
 const DURATION_NS: u64 = 10_000_000_000;
-/// Length of a run that ends when its jobs have done their work, in nanoseconds: beyond any clock.
+/// Length of a run that ends when its jobs have done their work, in nanoseconds: longer than any clock.
 const WITHOUT_END_NS: u64 = u64::MAX / 4;
 /// Default length of the window of `--ss` in nanoseconds.
 const STEADY_WINDOW_NS: u64 = 10_000_000_000;
-/// Intervals of a run over time, but none shorter than [`INTERVAL_MIN_NS`].
+/// Intervals of a run over time, unless they would be shorter than [`INTERVAL_MIN_NS`].
 const INTERVALS: u64 = 200;
 const INTERVAL_MIN_NS: u64 = 100_000_000;
 
@@ -73,7 +73,7 @@ const WORKLOAD_FLAGS: [&str; 34] = [
 #[command(group(clap::ArgGroup::new("experiment").args(["sweep", "find_rate", "matrix", "dual", "ss"])))]
 #[command(group(clap::ArgGroup::new("sized").args(["matrix", "replay"])))]
 pub(crate) struct TestArguments {
-    /// Job file: io_tester's YAML, or fio's (by .fio, .ini, or its first line)
+    /// Job file: io_tester's YAML, or fio's (recognized by .fio, .ini, or its first line)
     #[arg(value_name = "CONF", required_unless_present_any = ["matrix", "rbd", "examine", "replay"])]
     pub(super) conf: Option<PathBuf>,
 
@@ -93,19 +93,19 @@ pub(crate) struct TestArguments {
     #[arg(long, value_name = "FILE")]
     pub(super) sched_groups: Option<PathBuf>,
 
-    /// Let jobs write over the file that --storage names
+    /// Let jobs overwrite the file that --storage names
     #[arg(long)]
     pub(super) overwrite: bool,
 
-    /// Let jobs write over the block device that --storage names
+    /// Let jobs overwrite the block device that --storage names
     #[arg(long)]
     pub(super) destructive: bool,
 
-    /// Leave the scratch files
+    /// Keep the scratch files
     #[arg(long)]
     pub(super) keep_files: bool,
 
-    /// Write at most this much, preparing the files included: jobs that write end there
+    /// Write at most this much, scratch files included; jobs that write end there
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(super) max_write: Option<u64>,
 
@@ -117,7 +117,7 @@ pub(crate) struct TestArguments {
     #[arg(long, value_enum, default_value_t = TestFormat::Table)]
     pub(super) format: TestFormat,
 
-    /// Run once for each value; repeated: for each combination. Keys of one job: JOB.KEY=...
+    /// Run once for each value; if repeated, once for each combination. Keys of one job: JOB.KEY=...
     #[arg(long, value_name = "KEY=V1,V2,...", value_parser = Axis::parse, help_heading = "Experiments")]
     pub(super) sweep: Vec<Axis>,
 
@@ -125,7 +125,7 @@ pub(crate) struct TestArguments {
     #[arg(long, value_name = "[JOB.]p99=2ms", value_parser = Goal::parse, help_heading = "Experiments")]
     pub(super) find_rate: Option<Goal>,
 
-    /// 1 MiB sequential and 4 KiB random, both directions, 4096 requests at once; takes no job file
+    /// Run 1 MiB sequential and 4 KiB random reads and writes, 4096 at once; takes no job file
     #[arg(long, help_heading = "Experiments", conflicts_with = "conf")]
     pub(super) matrix: bool,
 
@@ -134,34 +134,34 @@ pub(crate) struct TestArguments {
     #[arg(long, value_name = "BYTES", value_parser = size, help_heading = "Experiments", requires = "sized")]
     pub(super) data_size: Option<u64>,
 
-    /// Run the jobs once, then twice at once, beside what the kernel counts
+    /// Run the jobs once, then twice at once, and show the kernel's counters too
     #[arg(long, help_heading = "Experiments")]
     pub(super) dual: bool,
 
-    /// Show runs of `rbd bench` from a text that holds its output, beside --dual or alone
+    /// Show the runs of `rbd bench` in this file of its output, beside --dual or alone
     #[arg(long, value_name = "FILE", help_heading = "Experiments",
           conflicts_with_all = ["sweep", "find_rate", "matrix", "ss"])]
     pub(super) rbd: Option<PathBuf>,
 
-    /// Run nothing: see how compressible the blocks of a file or device are, to compare with what jobs write
+    /// Run nothing: show how compressible the blocks of a file or device are, to compare with those of jobs
     #[arg(long, value_name = "PATH", help_heading = "Real data", conflicts_with_all = WORKLOAD_FLAGS)]
     pub(super) examine: Option<PathBuf>,
 
-    /// Lengths of the blocks that --examine looks at: powers of two from 512 to 16M [default: 4k,8k,16k]
+    /// Block sizes that --examine measures: powers of two from 512 to 16M [default: 4k,8k,16k]
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = parse_block, help_heading = "Real data",
           requires = "examine", conflicts_with_all = WORKLOAD_FLAGS)]
     pub(super) block_size: Vec<u32>,
 
-    /// End once iops, bw or lat stays within this share of its mean, or with _slope its slope does
+    /// End once iops, bw or lat (or with _slope its slope) stays within this share of its mean
     #[arg(long, value_name = "iops:5%", value_parser = parse_steady, help_heading = "Experiments")]
     pub(super) ss: Option<SteadyStop>,
 
-    /// Time for which it must be steady [default: 10 s]
+    /// Time for which --ss must hold [default: 10 s]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Experiments", requires = "ss")]
     pub(super) ss_window: Option<Duration>,
 
-    /// Send the requests of a trace at the times at which they came: what --trace recorded, blktrace, or blkparse
-    /// printed. Of CONF only the classes are used, by their names
+    /// Send the requests of a trace at their recorded times: a trace of --trace or blktrace, or output of blkparse. Of
+    /// CONF only the classes are used, by their names
     #[arg(long, value_name = "TRACE", help_heading = "Real data",
           conflicts_with_all = ["experiment", "rbd", "examine", "warmup"])]
     pub(super) replay: Option<PathBuf>,
@@ -173,7 +173,7 @@ pub(crate) struct TestArguments {
     #[command(flatten)]
     pub(super) pictures: PictureFlags,
 
-    /// Record what happens to every request here, warm-up included (for `plimsoll trace`)
+    /// Record the events of every request in this file, warm-up included (for `plimsoll trace`)
     #[arg(long, value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
 
@@ -184,13 +184,13 @@ pub(crate) struct TestArguments {
     pub(super) shards: ShardFlags,
 }
 
-/// Reads a length of blocks; its users check the range.
+/// Reads a block length. Its users check the range.
 fn parse_block(text: &str) -> Result<u32, String> {
     let bytes = size(text)?;
     u32::try_from(bytes).map_err(|_| "blocks are at most 16M long".to_owned())
 }
 
-/// Reads `iops:5%`, `bw_slope:0.3%`, `lat:10%`.
+/// Reads a limit of `--ss`: `iops:5%`, `bw_slope:0.3%`, `lat:10%`.
 fn parse_steady(text: &str) -> Result<SteadyStop, String> {
     let help = "write iops, bw or lat (or iops_slope, bw_slope, lat_slope), a colon and per cent, such as iops:5%";
     let (name, limit) = text.split_once(':').ok_or(help)?;
@@ -212,7 +212,7 @@ pub(super) struct Checked {
     pub(super) fio: Option<fio::FioFile>,
 }
 
-/// Converts flags to options. Refuses everything that can be refused before anything is touched.
+/// Converts flags to options. Makes every check that is possible before files are touched.
 pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
     check_shards(arguments.shards.shards)?;
     check_formats(arguments)?;
@@ -301,17 +301,17 @@ fn check_formats(arguments: &TestArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the job file, which may be fio's.
+/// Reads the job file, io_tester's or fio's.
 fn read_jobs(
     arguments: &TestArguments,
     groups: &sched_groups::SchedGroups,
 ) -> Result<(JobFile, Option<fio::FioFile>), Failure> {
     let Some(path) = &arguments.conf else {
-        // The matrix has jobs of its own, a replay has none.
+        // The matrix has its own jobs, a replay has none.
         return Ok((JobFile::default(), None));
     };
 
-    // Read once: a pipe has its content only once.
+    // Read the file once: it may be a pipe.
     let source = yaml::read_file(path)?;
     if !fio::looks_like_fio(path, source.text()) {
         return Ok((job_reader::parse_source(source, groups)?, None));
@@ -354,7 +354,7 @@ fn goal(arguments: &TestArguments, fio: Option<&fio::FioFile>) -> Option<Goal> {
         return arguments.find_rate.clone();
     }
     let target = fio?.latency_goal?;
-    // 100 per cent means all requests: the last of a hundred thousand stands for it.
+    // 100 per cent means all requests: take the slowest of 100,000 for it.
     let percent = target.percentile.clamp(1.0, 99.999);
     Some(Goal {
         job: None,

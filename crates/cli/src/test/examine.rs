@@ -14,7 +14,7 @@ use crate::flags::TestFormat;
 use crate::screen::Phases;
 use crate::{interrupt, screen};
 
-/// Time after which a bar is shown.
+/// Time before a bar is shown.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Failure> {

@@ -38,7 +38,7 @@ impl From<ExperimentError> for Failure {
     }
 }
 
-/// A result in every form that a user may ask for.
+/// A result in every form that a user may request.
 #[derive(Default)]
 struct Shown {
     title: String,
@@ -64,7 +64,7 @@ pub(super) enum Experiment<'a> {
 }
 
 impl<'a> Experiment<'a> {
-    /// The one that `arguments` ask for; `None`: a single run.
+    /// Returns the requested experiment, or `None` for a single run.
     pub(super) fn asked(arguments: &'a TestArguments, checked: &'a Checked) -> Result<Option<Experiment<'a>>, Failure> {
         let rbd = arguments.rbd.as_deref().map(read_rbd).transpose()?;
         Ok(if !arguments.sweep.is_empty() {
@@ -78,8 +78,8 @@ impl<'a> Experiment<'a> {
         })
     }
 
-    /// Returns the expected time of all runs, of each stage of the job file, in nanoseconds. A search makes as many runs
-    /// as it must: the usual number is taken.
+    /// Returns the expected time of all runs for each stage of the job file, in nanoseconds. For a search, assumes the
+    /// usual number of runs.
     pub(super) fn expected_ns(&self, options: &TestOptions) -> u64 {
         let TestOptions { warmup_ns, duration_ns, .. } = *options;
         let (runs, rounds) = match self {
@@ -115,6 +115,7 @@ impl<'a> Experiment<'a> {
                 dual::run(situation, control, on_step).map(|report| of_dual(&report, rbd.as_deref()))
             }
         };
+
         steps.end();
         let shown = match result {
             Err(ExperimentError::Test(error @ plimsoll_measure::test::TestError::Interrupted)) => {
@@ -123,12 +124,13 @@ impl<'a> Experiment<'a> {
             }
             result => result?,
         };
+
         let outcome = show(&shown, format, outputs)?;
         Ok(if control.stop.is_asked() { Outcome::Interrupted } else { outcome })
     }
 }
 
-/// Prints the runs of the `--rbd` file, without a run.
+/// Prints the runs of the `--rbd` file, without running jobs.
 pub(super) fn rbd_alone(path: &Path, format: TestFormat) -> Result<Outcome, Failure> {
     let runs = read_rbd(path)?;
     let text = match format {
@@ -146,6 +148,7 @@ fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome,
     let remarks: Vec<String> = made.chain(shown.said.remarks.iter().cloned()).collect();
     let Said { answer, table: figures, .. } = shown.said.clone();
     let written = outputs.write(&shown.title, answer, &remarks, figures, || shown.pictures.clone());
+
     let text = match format {
         TestFormat::Csv => shown.csv.to_csv(),
         TestFormat::Table => table(shown),
@@ -153,12 +156,14 @@ fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome,
     };
     screen::print(&text)?;
     written?;
+
     if shown.errors > 0 {
         screen::error(&format!(
             "{} requests failed or read wrong data: run the job by itself to see why",
             shown.errors
         ));
     }
+
     if shown.interrupted {
         let bytes = format_bytes_binary(shown.written_bytes);
         screen::note(&format!("it ended before its last run ({bytes} written): the result is of the runs until then"));

@@ -13,15 +13,15 @@ use crate::screen;
 
 /// Time between two moves of the bar.
 const TICK: Duration = Duration::from_millis(100);
-/// Time between two looks at the jobs.
+/// Time between two updates of the jobs' lines.
 const REFRESH: Duration = Duration::from_millis(500);
 /// Most jobs that are shown, a line each.
 const JOBS_MAX: usize = 20;
-/// Characters of a job's name that are shown.
+/// Most characters of a job's name that are shown.
 const NAME_CHARS: usize = 20;
-/// Characters of the step that are shown: on 80 columns, the rest of the bar's row fits beside them.
+/// Most characters of the step that are shown: on 80 columns, the rest of the bar's row fits beside them.
 const STEP_CHARS: usize = 56;
-/// Columns of a terminal that does not know its size.
+/// Columns of a terminal that does not report its size.
 const COLUMNS: u16 = 80;
 
 /// The place of a step in the whole command, by expected lengths.
@@ -32,7 +32,7 @@ pub(super) struct Span {
     pub(super) whole: Duration,
 }
 
-/// Lines on a terminal; dropping them removes them.
+/// Lines on a terminal. Dropping the view removes them.
 pub(super) struct LiveView {
     // Drop this first, so that the thread waiting on it ends.
     end: Option<Sender<()>>,
@@ -40,7 +40,7 @@ pub(super) struct LiveView {
 }
 
 impl LiveView {
-    /// Shows `what`, and the jobs that `instruments` are attached to, if there are any and stderr is a terminal.
+    /// If stderr is a terminal, shows `what`, and the jobs that `instruments` are attached to.
     pub(super) fn start(what: &str, span: Option<Span>, instruments: &Instruments) -> LiveView {
         if !std::io::stderr().is_terminal() {
             return LiveView { end: None, thread: None };
@@ -53,8 +53,8 @@ impl LiveView {
     }
 }
 
-/// Draws until `over` is closed, then removes what was drawn. All rows are of one [`MultiProgress`]: rows that are
-/// drawn apart overwrite each other.
+/// Draws until `over` is closed, then removes the rows. All rows belong to one [`MultiProgress`]: separate rows would
+/// overwrite each other.
 fn show(what: String, span: Option<Span>, instruments: &Instruments, over: &Receiver<()>) {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let rows = MultiProgress::new();
@@ -115,10 +115,10 @@ impl Drop for LiveView {
     }
 }
 
-/// Describes one job from two samples `seconds` apart, as far as `columns` have room: what is left out is at the end,
-/// but never failures.
+/// Describes one job from two samples `seconds` apart, in `columns`. If there is no room, the last figures are left
+/// out, but never failures.
 fn text(job: &LiveJob, before: Option<&LiveJob>, seconds: f64, columns: usize) -> String {
-    // Counters that fell are those of another run or job, which began at 0.
+    // Counters that fell belong to another run or job, which began at 0.
     let earlier = before.filter(|old| old.name == job.name && old.requests <= job.requests && old.bytes <= job.bytes);
     let (requests, bytes) = earlier.map_or((0, 0), |old| (old.requests, old.bytes));
     let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
@@ -164,11 +164,11 @@ mod tests {
             assert!(line.contains(part), "no `{part}` in {line}");
         }
         assert!(line.chars().count() <= 110 && !line.contains("failed"));
-        // Counters of a run that began anew, and an interval of 0 s.
+        // Counters of a run that began again, and an interval of 0 s.
         assert!(text(&at(500), Some(&at(1_000)), 0.5, 120).contains("1,000"));
         assert!(text(&LiveJob { errors: 3, ..at(1) }, None, 0.0, 120).contains("3 failed"));
 
-        // A narrow terminal: whole figures only, and failures rather than the last of them.
+        // A narrow terminal: whole figures only, and failures rather than the last figures.
         let failed = LiveJob { errors: 3, ..at(3_000) };
         let narrow = [text(&at(3_000), None, 0.5, 80), text(&failed, None, 0.5, 80)];
         assert!(narrow.iter().all(|line| line.chars().count() <= 80), "{narrow:?}");

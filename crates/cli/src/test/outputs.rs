@@ -31,6 +31,7 @@ impl Outputs {
         if self.page.is_none() && self.pictures.is_none() {
             return Ok(());
         }
+
         let pictures = made();
         if let Some(output) = &self.page {
             output.write(&pictures::page(title, answer, remarks, table, &pictures))?;

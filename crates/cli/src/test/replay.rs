@@ -42,7 +42,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
         duration_ns: arguments.duration.map(nanos),
     };
 
-    // Before the handler of Ctrl-C: whoever waits to open a pipe that nobody writes to looks at no request to stop.
+    // Read the trace before setting the Ctrl-C handler: a pipe without a writer blocks, and must stay interruptible.
     let survey = Survey::read(path).map_err(|error| failure(error.into()))?;
 
     remove_leftovers(&options.test);

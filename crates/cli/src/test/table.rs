@@ -8,7 +8,7 @@ use crate::screen;
 
 pub(super) fn table(report: &TestReport) -> String {
     let own = |job: &JobReport| {
-        // What no request has shown is not zero; and who computes or unlinks moves nothing.
+        // Latencies without requests are unknown, not zero. Jobs that compute or unlink move no bytes.
         let of_requests = |text: String| if job.requests > 0 { text } else { "-".to_owned() };
         let of_bytes = |text: String| if job.bytes > 0 || job.requests == 0 { text } else { "-".to_owned() };
         vec![
@@ -24,7 +24,7 @@ pub(super) fn table(report: &TestReport) -> String {
             format!("{:.1}", job.device_depth.average),
         ]
     };
-    // A job that mixes directions has a line for each below its own, one that flushes a line for its flushes.
+    // A job that mixes directions has a line for each below its own; one that flushes, a line for its flushes.
     let part = |kind: &str, part: &DirectionReport| {
         let empty = String::new;
         vec![
@@ -51,7 +51,7 @@ pub(super) fn table(report: &TestReport) -> String {
         let parts = [("- reads", &job.reads), ("- writes", &job.writes), ("- flushes", &job.flushes)];
         rows.extend(parts.into_iter().filter_map(|(kind, direction)| Some(part(kind, direction.as_ref()?))));
     }
-    // Columns of zeros would take width from the others.
+    // Omit columns of zeros, which would take width from the others.
     let splits: Vec<u64> = report.jobs.iter().map(|job| job.io_queue.map_or(0, |q| q.split)).collect();
     let errors: Vec<u64> = report.jobs.iter().map(|job| job.errors).collect();
     let faults: Vec<u64> = report.jobs.iter().map(|job| job.fault_count).collect();
@@ -67,7 +67,7 @@ pub(super) fn table(report: &TestReport) -> String {
     }
 
     let mut text = screen::table(&headers, rows);
-    // Jobs may run one after the other: their own rates are of their own times.
+    // Jobs may run one after another, with rates over their own times: compute the totals over the whole run.
     let moving = || report.jobs.iter().filter(|job| job.bytes > 0);
     let a_second = |count: u64| if report.elapsed_s > 0.0 { count as f64 / report.elapsed_s } else { 0.0 };
     let total = a_second(moving().map(|job| job.bytes).sum());

@@ -1,4 +1,4 @@
-//! `plimsoll trace diff`: two traces of one load, the differing pattern first.
+//! `plimsoll trace diff`: compares two traces of one load, the pattern that differs first.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ use crate::screen;
 const PATTERNS_SHOWN: usize = 8;
 const ROWS_SHOWN: usize = 60;
 
-/// Compare two traces of the same load: what differs by more than chance explains
+/// Compare two traces of the same load: differences beyond chance
 ///
-/// Dispatch gaps first, then what stood in the way, then each class's stages. Exit code 1 if anything is worse in the
-/// second.
+/// Shows dispatch gaps first, then their reasons, then each class's stages. Exit code 1 if anything is worse in the
+/// second trace.
 #[derive(Args, Debug)]
 pub(crate) struct DiffArguments {
     /// The first trace, the base

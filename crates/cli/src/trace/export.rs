@@ -28,22 +28,22 @@ pub(crate) struct ExportArguments {
     #[arg(value_name = "FILE")]
     trace: PathBuf,
 
-    /// Format
+    /// Format of the file
     #[arg(long, value_enum)]
     to: ExportForm,
 
-    /// Where to write [default: standard output; Parquet and Perfetto need a file]
+    /// File to write [default: standard output; Parquet and Perfetto need a file]
     #[arg(long, short = 'o', value_name = "FILE")]
     output: Option<PathBuf>,
 
     #[command(flatten)]
     filter: FilterFlags,
 
-    /// Only pieces that begin before this time, counted from the beginning of the trace
+    /// Only pieces that begin before this time, counted from the start of the trace
     #[arg(long, value_name = "TIME", value_parser = time)]
     until: Option<Duration>,
 
-    /// Write over a file that exists
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
 }
@@ -52,11 +52,11 @@ pub(crate) struct ExportArguments {
 enum ExportForm {
     /// A line for each piece of a request.
     Csv,
-    /// The same as columns, for data frames.
+    /// The same in columns, for data frames.
     Parquet,
     /// For ui.perfetto.dev.
     Perfetto,
-    /// When which request came: for `replay` in a scenario of `plimsoll sim run`.
+    /// The arrival of each request: for `replay` in a scenario of `plimsoll sim run`.
     Arrivals,
 }
 
@@ -130,7 +130,7 @@ fn cannot_write(arguments: &ExportArguments, error: &std::io::Error) -> Failure 
     Failure::Machine(format!("cannot write {place}: {error}"))
 }
 
-/// Prints to stderr what the file holds, and what it lacks.
+/// Prints to stderr the number of exported items, and of omitted ones.
 fn tell(arguments: &ExportArguments, exported: Exported) {
     let Exported { rows, unordered, without_place, left_out } = exported;
     let what = match arguments.to {

@@ -1,4 +1,4 @@
-//! `plimsoll trace gaps`: why queues with work dispatched nothing, and the limiter.
+//! `plimsoll trace gaps`: shows why queues with work dispatched nothing, and the limiter.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,15 +17,15 @@ const ROWS_SHOWN: usize = 16;
 
 /// Show dispatches that waited, and what stood in the way: tokens, depth, a limit, the backend, or nothing known
 ///
-/// A queue stands still while it has work and sends nothing. The dispatch gap is the last part of that: from the last
-/// event that could have let it send to the dispatch. Names the limiter of each disk.
+/// A queue stands still while it has work and sends nothing. The dispatch gap is the last part of a standstill: from
+/// the last event that could have allowed a dispatch to the dispatch. Names the limiter of each disk.
 #[derive(Args, Debug)]
 pub(crate) struct GapsArguments {
     /// The trace
     #[arg(value_name = "FILE")]
     trace: PathBuf,
 
-    /// Count and list standstills of at least this
+    /// Count and list standstills of at least this length
     #[arg(long, default_value = "10us", value_name = "TIME", value_parser = time)]
     longer_than: Duration,
 
@@ -80,7 +80,7 @@ fn table(report: &GapsReport) -> String {
     screen::answer(&answer(first, report)) + &parts.join("\n\n")
 }
 
-/// Returns the limiter of a trace's first disk; of several, each part names its own.
+/// Returns the limiter of a trace's first disk. With several disks, each part names its own.
 fn answer(disk: &DiskGaps, report: &GapsReport) -> Answer {
     let mood = match disk.verdict.limiter {
         Limiter::Unknown => Mood::Heed,

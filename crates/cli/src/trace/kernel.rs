@@ -23,9 +23,9 @@ const SCHEMA: u32 = 1;
 
 /// Record the kernel's block events of a device, without blktrace; or lay such a trace beside a program's own
 ///
-/// Records through tracefs until --duration is over or Ctrl-C, and puts the kernel's tracing back as it was. The file
-/// is what blktrace writes: the other `trace` commands and blkparse read it. With --beside, nothing is recorded: for
-/// each request of the program's trace, how long the scheduler, the kernel and the device had it.
+/// Records through tracefs until --duration is over or Ctrl-C, then restores the kernel's tracing. The file has
+/// blktrace's format: the other `trace` commands and blkparse read it. With --beside, records nothing, and shows how
+/// long the scheduler, the kernel and the device had the requests of the program's trace.
 #[derive(Args, Debug)]
 pub(crate) struct KernelArguments {
     /// The device or partition, or a file or directory on it; with --beside, the kernel's trace
@@ -37,7 +37,7 @@ pub(crate) struct KernelArguments {
           value_parser = time_within(Duration::from_nanos(1), Duration::from_secs(365 * 86_400)))]
     duration: Option<Duration>,
 
-    /// Where to write the trace [default: the device's name with .blktrace, here]
+    /// File of the trace [default: the target's name with .blktrace, in the working directory]
     #[arg(long, short = 'o', value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -45,7 +45,7 @@ pub(crate) struct KernelArguments {
     #[arg(long, value_name = "OWN", conflicts_with_all = ["duration", "output", "force"])]
     beside: Option<PathBuf>,
 
-    /// Write over a file that exists
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
 
@@ -85,7 +85,7 @@ fn record(arguments: &KernelArguments) -> Result<Outcome, Failure> {
     Ok(if is_interrupted { Outcome::Interrupted } else { Outcome::Done })
 }
 
-/// A file that is created by its first byte, after everything else has been checked.
+/// A file that is created at its first byte, after all checks.
 struct Late<'a> {
     path: &'a Path,
     force: bool,
@@ -167,7 +167,7 @@ fn lay_beside(own: &Path, kernel: &Path, format: ReportFormat) -> Result<Outcome
     Ok(if report.matched == 0 { Outcome::Finding } else { Outcome::Done })
 }
 
-/// Returns the description of a stage; stages are in the order of the path.
+/// Returns the description of a stage, in the order of a request's path.
 fn meaning(name: &str) -> &'static str {
     match name {
         "scheduler" => "scheduler: queued to dispatched",

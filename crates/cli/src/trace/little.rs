@@ -1,4 +1,4 @@
-//! `plimsoll trace little`: Little's law in queue and device, throughput and latency at each depth.
+//! `plimsoll trace little`: shows Little's law in queue and device, throughput and latency at each depth.
 
 use std::path::PathBuf;
 
@@ -18,9 +18,9 @@ const ROWS_SHOWN: usize = 16;
 
 /// Check N = X R in queue and device, and show throughput and latency at each depth
 ///
-/// N is the mean number that was counted, X the rate, R the mean time; where they disagree events are missing. Then who
-/// holds throughput back: the disk is saturated if latency grows with depth and throughput stays, the limiter is above
-/// it if neither grows.
+/// N is the counted mean number of requests, X the rate, R the mean time; if they disagree, events are missing. Then
+/// shows what limits throughput: the disk is saturated if latency grows with depth and throughput does not; the limiter
+/// is above the disk if neither grows.
 #[derive(Args, Debug)]
 pub(crate) struct LittleArguments {
     /// The trace
@@ -69,7 +69,7 @@ fn table(report: &LittleReport) -> String {
     text
 }
 
-/// Returns the verdict on a trace's first disk; of several, each part has its own.
+/// Returns the verdict on a trace's first disk. With several disks, each part has its own.
 fn answer(disk: &DiskLevels, report: &LittleReport) -> Answer {
     let more = match report.disks.len() {
         1 => String::new(),
@@ -77,7 +77,7 @@ fn answer(disk: &DiskLevels, report: &LittleReport) -> Answer {
     };
     let law = &report.device;
     let agrees = report.queue.agrees && law.agrees;
-    // Requests whose events are missing were there for an unknown time.
+    // Requests whose events are missing were in the device for an unknown time.
     let (known, counted) = (format!("{:.2}", law.depth_known), format!("{:.2}", law.depth_mean));
     let depth = if law.agrees || known == counted { counted } else { format!("{known} to {counted}") };
     let held = format!("{depth} in the device on average, each for {}", time(law.latency_mean_ns));
@@ -93,7 +93,7 @@ fn time(ns: f64) -> String {
     format_duration_ns(ns as u64)
 }
 
-/// Formats a mean latency; `-` where none was measured.
+/// Formats a mean latency, or `-` if none was measured.
 fn mean(ns: f64) -> String {
     if ns > 0.0 { time(ns) } else { "-".to_owned() }
 }

@@ -1,4 +1,4 @@
-//! `plimsoll trace show`: a trace as text.
+//! `plimsoll trace show`: prints a trace as text.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::{nanos, time};
 use crate::screen;
 
-/// Show a trace as text: a line for each piece of a request, and for each event that belongs to none
+/// Show a trace as text: a line for each piece of a request, and for each other event
 ///
-/// Times are seconds from the beginning of the trace. Q2D: in the queue; D2C: in the disk; C2R: done and unseen.
-/// Remarks: errors, what the class waited for, #N: piece of a split request, +N: requests merged into it. Lines are
-/// roughly in the order of their ends.
+/// Times are seconds from the start of the trace. Q2D: in the queue; D2C: in the disk; C2R: done and unseen. Remarks:
+/// errors, what the class waited for, #N: piece of a split request, +N: requests merged into it. Lines are roughly in
+/// the order of their ends.
 #[derive(Args, Debug)]
 pub(crate) struct ShowArguments {
     /// The trace
@@ -28,7 +28,7 @@ pub(crate) struct ShowArguments {
     #[command(flatten)]
     filter: FilterFlags,
 
-    /// Only pieces that begin before this time, counted from the beginning of the trace
+    /// Only pieces that begin before this time, counted from the start of the trace
     #[arg(long, visible_alias = "until", value_name = "TIME", value_parser = time)]
     to: Option<Duration>,
 
@@ -37,14 +37,14 @@ pub(crate) struct ShowArguments {
     limit: Option<u64>,
 }
 
-/// Which part of a trace.
+/// The part of a trace to take.
 #[derive(Args, Debug)]
 pub(super) struct FilterFlags {
-    /// Only this class; process in a kernel trace
+    /// Only this class, or this process of a kernel trace
     #[arg(long, value_name = "NAME")]
     class: Option<String>,
 
-    /// Only pieces that end at or after this time, counted from the beginning of the trace: 1.5s, 300ms
+    /// Only pieces that end at or after this time, counted from the start of the trace: 1.5s, 300ms
     #[arg(long, value_name = "TIME", value_parser = time)]
     from: Option<Duration>,
 }
@@ -60,7 +60,7 @@ impl FilterFlags {
     }
 }
 
-/// Reads the whole trace for its names and its beginning; prints what it lost to stderr. Standard input can be read
+/// Reads the whole trace for its names and its start. Prints remarks on the trace to stderr. Standard input can be read
 /// only once: then classes are numbers, and times those of its clock.
 pub(super) fn head(path: &Path) -> Result<Head, Failure> {
     let mut head = Head::default();

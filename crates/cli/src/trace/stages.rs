@@ -1,4 +1,4 @@
-//! `plimsoll trace stages`: the time of each stage of a request, depths and bandwidth.
+//! `plimsoll trace stages`: shows the time of each stage of a request, depths and bandwidth.
 
 use std::path::PathBuf;
 
@@ -15,15 +15,15 @@ const GROUPS_SHOWN: usize = 20;
 
 /// Show how long requests spent at each stage: Q2D in the queue, D2C in the disk, C2R done and unseen
 ///
-/// For each class and size, with the share of the time from Q to C; then depths and bandwidth of each disk, and for
-/// each class whether the disk was slow or its work was seen late.
+/// Shows each class and size, with the share of the time from Q to C; then depths and bandwidth of each disk, and for
+/// each class whether the disk was slow or its completions were seen late.
 #[derive(Args, Debug)]
 pub(crate) struct StagesArguments {
     /// The trace
     #[arg(value_name = "FILE")]
     trace: PathBuf,
 
-    /// Groups by any of class, size, op, disk, shard, separated by commas; or `none`: all together
+    /// Group by any of class, size, op, disk, shard, separated by commas; `none`: all together
     #[arg(long, default_value = "class,size", value_name = "KEY[,KEY...]", value_parser = parse_by)]
     by: Groups,
 
@@ -84,11 +84,13 @@ pub(super) fn table(report: &StagesReport) -> String {
         format_count(*spans),
         format_duration_ns(*duration_ns)
     );
+
     for (count, what) in [(*errors, "failed"), (*cancelled, "cancelled"), (*backwards, "stage(s) ran backwards")] {
         if count > 0 {
             head.push_str(&format!("; {} {what}", format_count(count)));
         }
     }
+
     let mut parts = vec![screen::wrap(&head)];
     if !report.groups.is_empty() {
         parts.push(groups(report));
@@ -96,6 +98,7 @@ pub(super) fn table(report: &StagesReport) -> String {
         let others = report.classes.iter().take(GROUPS_SHOWN).skip(1);
         parts.extend(others.map(|class| screen::wrap(&class.sentence)));
     }
+
     report.answer().as_ref().map_or_else(String::new, screen::answer) + &parts.join("\n\n")
 }
 
@@ -110,7 +113,8 @@ fn groups(report: &StagesReport) -> String {
     text
 }
 
-/// Returns a row for each stage, the first with the name of the group; a single row if no piece has two of the times.
+/// Returns a row for each stage, the first with the name of the group, or a single row if no piece has two of the
+/// times.
 fn rows(group: &GroupReport) -> Vec<Vec<String>> {
     let row = |(at, stage): (usize, &StageReport)| {
         let mut row = vec![if at == 0 { group.label() } else { String::new() }];

@@ -1,4 +1,4 @@
-//! A report of `tune` for people: the disk's figures on one screen.
+//! A report of `tune` as text: the disk's figures on one screen.
 
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns, format_iops};
 use plimsoll_files::depths;

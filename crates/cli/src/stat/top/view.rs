@@ -5,8 +5,9 @@
 //!
 //! # How it works
 //! [`View::push`] takes an interval and keeps the last [`HISTORY`] of each device; [`View::draw`] lays out the part
-//! that fits. The busiest devices of the last [`RECENT`] intervals come first; idle ones share a line. A figure is never
-//! cut: where there is no room, whole columns are left out ([`EXPENDABLE`]), and the line of the idle names them.
+//! that fits. The busiest devices of the last [`RECENT`] intervals come first; idle ones share a line. A figure is
+//! never cut: if there is no room, whole columns are left out ([`EXPENDABLE`]), and the line of idle devices names
+//! them.
 //!
 //! # Limits
 //! Devices that have not been seen for [`HISTORY`] intervals are dropped.
@@ -39,7 +40,7 @@ const HISTORY: usize = 240;
 /// Most lines that name the rows left out.
 const FOLDED_LINES: u16 = 3;
 
-/// Intervals that say which device is the busiest: rows that change places each second cannot be read.
+/// Intervals by which devices are ranked: rows that change places each second cannot be read.
 const RECENT: usize = 10;
 
 /// Levels of a cell, from lowest to highest.
@@ -64,7 +65,7 @@ const COLUMNS: [(&str, usize); 12] = [
 /// The last column, of blocks.
 const THROUGHPUT: &str = "throughput";
 
-/// Columns that are left out where there is no room, the first first.
+/// Columns that are left out if there is no room, in this order.
 const EXPENDABLE: [&str; 7] = [THROUGHPUT, "%util", "aqu-sz", "await", "written", "read", "S"];
 
 /// A device in an interval.
@@ -82,7 +83,7 @@ pub(super) struct View {
     observed: Option<Observed>,
     classes: Vec<ClassRow>,
     history: BTreeMap<String, VecDeque<Point>>,
-    /// The device that the user chose; `None`: the busiest.
+    /// The device that the user chose, or `None` for the busiest.
     chosen: Option<String>,
 }
 
@@ -98,7 +99,7 @@ impl View {
         }
     }
 
-    /// Takes an interval.
+    /// Adds an interval.
     pub(super) fn push(&mut self, observed: Observed, classes: &[ClassRow]) {
         let now: BTreeMap<&str, &Judged> =
             observed.devices.iter().map(|judged| (judged.interval.device.as_str(), judged)).collect();
@@ -135,7 +136,7 @@ impl View {
         self.chosen = busy.get(at).map(|judged| judged.interval.device.clone());
     }
 
-    /// Returns the devices that have a row, the busiest first, and the idle ones. The chosen device has a row.
+    /// Returns the devices with a row, the busiest first, and the idle ones. The chosen device always has a row.
     fn sorted<'a>(&self, observed: &'a Observed) -> (Vec<&'a Judged>, Vec<&'a Judged>) {
         let recent = |judged: &Judged, pick: fn(&Point) -> Option<f64>| -> f64 {
             let points = self.history.get(&judged.interval.device).into_iter().flatten();
@@ -214,8 +215,8 @@ impl View {
     }
 }
 
-/// Returns the columns that fit, by place and width, and the names of those that are left out. A column is as wide as
-/// its widest figure; throughput takes the rest.
+/// Returns the columns that fit, as index and width, and the names of those left out. A column is as wide as its widest
+/// figure; throughput takes the rest.
 fn columns(cells: &[Vec<String>], width: usize) -> (Vec<(usize, usize)>, Vec<&'static str>) {
     let letters = |at: usize| cells.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
     let mut columns: Vec<(usize, usize)> =
@@ -239,7 +240,7 @@ fn columns(cells: &[Vec<String>], width: usize) -> (Vec<(usize, usize)>, Vec<&'s
     (columns, left_out)
 }
 
-/// Returns a line with the names of idle devices, and of the columns that are left out.
+/// Returns a line with the names of idle devices, and of the columns left out.
 fn folded(idle: &[&Judged], left_out: &[&str]) -> String {
     let names = idle.iter().map(|judged| printable(&judged.interval.device)).collect::<Vec<_>>().join(", ");
     let idle = if idle.is_empty() { String::new() } else { format!("idle: {names}") };
@@ -255,7 +256,7 @@ fn aligned(at: usize, text: &str, width: usize) -> String {
     }
 }
 
-/// Returns host, time, CPU and keys, as many whole parts as fit.
+/// Returns as many whole parts of host, time, CPU and keys as fit.
 fn head_line(host: &str, observed: &Observed, every_s: f64, width: u16) -> Line<'static> {
     let time = observed.end_unix_ms.and_then(|ms| time(ms, "%F %T UTC"));
     let cpu = observed.cpu.map(|cpu| format!("cpu {:.0} % busy", 100.0 - cpu.idle - cpu.iowait));
@@ -271,7 +272,7 @@ fn head_line(host: &str, observed: &Observed, every_s: f64, width: u16) -> Line<
     Line::from(text)
 }
 
-/// Returns the cells of a device but throughput.
+/// Returns the cells of a device, without throughput.
 fn row(judged: &Judged) -> Vec<String> {
     let columns = &judged.interval.columns;
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -318,7 +319,7 @@ fn blocks(values: &[Option<f64>], width: u16, most: Option<f64>) -> String {
     shown.iter().map(block).collect()
 }
 
-/// Returns the chosen device, then groups and classes.
+/// Returns the lines of the chosen device, then of groups and classes.
 fn details(
     observed: &Observed,
     chosen: Option<&Judged>,
@@ -435,7 +436,7 @@ mod tests {
         assert!(drawn(&mut view, 110, 20).contains("nvme0n1 saturated: "));
     }
 
-    /// A host as they are: many devices that do nothing, and some that do much.
+    /// A typical host: many idle devices, and some busy ones.
     fn crowded() -> View {
         let mut view = View::new("db-1.example.com", 1.0);
         for interval in 0..12 {
