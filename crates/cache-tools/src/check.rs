@@ -8,7 +8,7 @@
 //! reads every block. A missing disk is a finding: its blocks cannot be checked.
 //!
 //! # Limits
-//! Changes after the last checkpoint are lost in a crash, and are not missed here. The disks are locked meanwhile.
+//! Changes after the last checkpoint are lost in a crash, and not reported here. The disks are locked meanwhile.
 //!
 //! # Example
 //! ```
@@ -43,7 +43,7 @@ pub struct Checked {
     pub counts: BlockCounts,
     /// Other problems, a sentence each.
     pub findings: Vec<String>,
-    /// What may become a problem, a sentence each: the cache is sound all the same.
+    /// Possible later problems, a sentence each; the cache is sound all the same.
     pub warnings: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl Checked {
     }
 
     pub fn to_json(&self) -> Value {
-        // Plain numbers and text: cannot fail.
+        // Numbers and text always convert.
         let mut value = serde_json::to_value(self).unwrap_or_default();
         value["is_sound"] = self.is_sound().into();
         value
@@ -84,7 +84,7 @@ impl Checked {
     }
 }
 
-/// Returns a sentence for each disk that has no free slab: its log may need one.
+/// Returns a sentence for each disk without a free slab: its log may need one.
 fn without_free_slab(stats: &CacheStats) -> Vec<String> {
     let is_full = |disk: &&DiskStats| disk.health != DiskHealth::Missing && disk.free_slabs == 0;
     let say = |disk: &DiskStats| {

@@ -2,7 +2,7 @@
 //!
 //! # Why
 //! One file describes the cache as it should be. Commands and people change it; a process that has the cache open
-//! follows.
+//! follows its changes.
 //!
 //! # How it works
 //! [`parse`] is strict: it refuses an unknown key, a value without its unit or a device listed twice, and names the
@@ -19,9 +19,9 @@
 //! | `memory` | `0` | memory for blocks, besides the disks |
 //! | `in_flight` | `256MiB` | most bytes of inserts in flight in each class; an insert beyond is dropped |
 //! | `hit_deadline` | `none` (2 s) | a hit that takes longer is a miss |
-//! | `hit_slowdown` | `1.5` | how many times longer the p99 of hits may be beside writes; `none`: writes are not held back |
+//! | `hit_slowdown` | `1.5` | factor by which writes may lengthen the p99 of hits; `none`: writes are not held back |
 //! | `ghost_pct` | `100` | entries without data, in percent of the capacity |
-//! | `reject_first` | `false` | once the cache is full, store only what is inserted a second time; needs ghosts |
+//! | `reject_first` | `false` | once the cache is full, store only blocks inserted a second time; needs ghosts |
 //! | `writes_per_day` | `none` | most bytes written to the devices in a day; inserts beyond are dropped |
 //! | `move_rate` | `none` | limit of evacuation and rebalancing, bytes a second |
 //! | `index_memory` | `none` | limit of the index |
@@ -71,14 +71,14 @@ const MAX_SHARDS: u32 = 256;
 
 const MIB: u64 = 1 << 20;
 
-/// The largest size in the file, in bytes: 512 TiB, the reach of a block's place.
+/// The largest size in the file, in bytes: 512 TiB, the largest offset that a block's address can hold.
 const MAX_BYTES: u64 = 512 << 40;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceState {
     #[default]
     Active,
-    /// Its blocks are to be moved away. The process that has the cache open then takes it out of the file.
+    /// Its blocks are to be moved away. Then the process that has the cache open removes the entry.
     Removing,
 }
 
@@ -195,7 +195,7 @@ fn parse_source(source: &Source) -> Result<CacheFile, ConfigError> {
         shards: fields.or("shards", 2, |field| field.count(1..=MAX_SHARDS))?.try_into().unwrap_or(1),
         devices: read_devices(&fields.required("devices", "list the devices: `devices:` and `- path: ...` below it")?)?,
     };
-    // The bounds that the field readers do not know.
+    // Check the bounds that the field readers do not know.
     file.config.check().map_err(|bad| cache.error(Code::OutOfRange, bad.to_string()))?;
     Ok(file)
 }
@@ -209,6 +209,7 @@ fn read_config(fields: &Fields<'_>) -> Result<CacheConfig, ConfigError> {
         |field: &Field<'_>| field.number(|times| (1.01..=1000.0).contains(&times), "from 1.01 to 1000, or none");
     let budget = |field: &Field<'_>| field.figure(parse_size_bytes, 1024 * MIB..=u64::MAX, "bytes");
     let any_size = |field: &Field<'_>| field.figure(parse_size_bytes, 0..=MAX_BYTES, "bytes");
+
     Ok(CacheConfig {
         checkpoint_interval: fields.or("checkpoint_interval", usual.checkpoint_interval, time(1_000_000))?,
         target_free_blocks_pct: fields.or("target_free_blocks_pct", usual.target_free_blocks_pct, |field| {
@@ -231,7 +232,7 @@ fn read_config(fields: &Fields<'_>) -> Result<CacheConfig, ConfigError> {
     })
 }
 
-/// Reads what may be `none`.
+/// Returns a reader that also accepts `none`.
 fn unless_none<T>(
     read: impl Fn(&Field<'_>) -> Result<T, ConfigError>,
 ) -> impl Fn(&Field<'_>) -> Result<Option<T>, ConfigError> {
@@ -335,7 +336,8 @@ impl CacheFile {
             .map_err(|error| FileError::Write { path: path.display().to_string(), error })
     }
 
-    /// Returns the position of the device at `path`, compared as text or by what it leads to. `file` is this file's path.
+    /// Returns the position of the device at `path`, compared as text or as the disk it leads to. `file` is this file's
+    /// path.
     pub fn position(&self, file: &Path, path: &Path) -> Option<usize> {
         let is_it =
             |device: &Device| device.path == path || plimsoll_cache::is_same_disk(&device.full_path(file), path);
@@ -441,7 +443,6 @@ fn scalar(text: &str) -> String {
     if text.starts_with(begins) && text.chars().all(is_plain) {
         return text.to_owned();
     }
-    // A string of JSON is one of YAML.
     serde_json::Value::from(text).to_string()
 }
 

@@ -6,13 +6,13 @@
 //! half-way finds it there when it starts again.
 //!
 //! # How it works
-//! [`Follower::follow`] reads the file (once a second, from [`super::session`]), [`plan`]s the steps from the disks
-//! done to the disks wanted, and takes them. A step that fails is reported in the published snapshot, and tried again
-//! when the file is written again. A device whose removal has ended is taken out of the file.
+//! [`Follower::follow`] reads the file (once a second, from [`super::session`]), [`plan`]s the steps from the present
+//! disks to the wanted ones, and takes them. A failed step is reported in the published snapshot, and retried when the
+//! file is written again. When a removal has ended, the device's entry is removed from the file.
 //!
 //! # Limits
-//! Only devices are followed: other keys take effect at the next opening. A disk is not removed because its entry is
-//! gone, which may be a slip: only `state: removing` removes it, and that cannot be undone. Devices do not shrink.
+//! Only devices are followed: other keys take effect at the next opening. A missing entry, which may be a slip, removes
+//! no disk: only `state: removing` does, and that cannot be undone. Devices do not shrink.
 //!
 //! # Example
 //! ```
@@ -113,23 +113,23 @@ pub struct Follower {
 impl Follower {
     /// Returns a follower for a cache that was opened with `file`, which lies at `path`.
     pub fn new(path: &Path, file: &CacheFile) -> Follower {
-        // Removals are planned anew.
+        // Plan pending removals again.
         let active = |device: &Device| Device { state: DeviceState::Active, ..device.clone() };
         Follower { path: path.to_owned(), done: file.devices.iter().map(active).collect(), ..Follower::default() }
     }
 
-    /// Returns what could not be followed, a sentence each.
+    /// Returns the problems in following the file, a sentence each.
     pub fn problems(&self) -> Vec<String> {
         let failed = self.failed.iter().map(|(step, why)| format!("{}: {why}", step.device().path.display()));
         self.unreadable.iter().cloned().chain(failed).chain(self.not_done.iter().cloned()).collect()
     }
 
-    /// Returns `changed_unix_ns` of the file when it was last followed; 0 before.
+    /// Returns `changed_unix_ns` of the file when it was last followed, or 0 before that.
     pub(crate) fn followed_unix_ns(&self) -> u64 {
         self.followed_unix_ns
     }
 
-    /// Reads the file and takes the steps that are new in it.
+    /// Reads the file and takes its new steps.
     pub fn follow(&mut self, cache: &BlockCache) {
         let changed_unix_ns = changed_unix_ns(&self.path);
         if changed_unix_ns != self.followed_unix_ns {
@@ -187,11 +187,11 @@ impl Follower {
         }
     }
 
-    /// Starts to remove the disk at `path`, unless that has been started. Returns its identity; an empty one if no disk of
-    /// the cache is there.
+    /// Starts to remove the disk at `path`, unless that has started. Returns its identity, or an empty one if no disk
+    /// of the cache is there.
     ///
-    /// Nothing says which path a missing disk had. If as many devices are marked for removal and not there as disks are
-    /// missing, they are these disks, and the cache forgets them.
+    /// The path of a missing disk is not known. If at least as many absent devices are marked for removal as disks are
+    /// missing, these are the missing disks, and the cache forgets them.
     fn begin_removal(&self, cache: &BlockCache, path: &Path, wanted: &[Device]) -> Result<String, String> {
         let stats = cache.stats();
         match disk_at(&stats, path) {
@@ -229,7 +229,7 @@ impl Follower {
         self.done.push(device.clone());
     }
 
-    /// Takes devices whose removal has ended out of the file.
+    /// Removes the entries of devices whose removal has ended from the file.
     fn forget_removed(&mut self, stats: &CacheStats) {
         let is_gone = |guid: &str| stats.disks.iter().all(|disk| disk.guid != guid);
         let gone = self.removing.iter().filter(|(_, guid)| is_gone(guid));
@@ -247,7 +247,7 @@ impl Follower {
     }
 }
 
-/// Takes the entries of devices whose removal has ended out of the file at `path`, if they are still there.
+/// Removes the entries of devices whose removal has ended from the file at `path`, if they are still there.
 pub(super) fn forget(path: &Path, gone: &[PathBuf]) -> Result<(), FileError> {
     config::edit(path, |file| {
         let is_gone = |device: &Device| device.state == DeviceState::Removing && gone.contains(&device.path);

@@ -1,4 +1,4 @@
-//! Hits by cache size: those of a smaller cache, and those of a larger one.
+//! Hits by cache size: of smaller caches, and of larger ones.
 //!
 //! # Why
 //! "Would more disks help?" has an answer while the cache runs: look-ups of recently evicted blocks find their ghosts,
@@ -9,7 +9,7 @@
 //! of a cache of that size. Rows beyond the present size come from ghosts.
 //!
 //! # Limits
-//! A curve begins again when the capacity changes. Points between two rows are not shown.
+//! A curve restarts when the capacity changes. Points between two rows are not shown.
 //!
 //! # Example
 //! ```
@@ -35,7 +35,7 @@ pub struct HitRow {
     pub hits: u64,
     /// These hits in percent of all look-ups.
     pub pct: f64,
-    /// Hits more than in the row above, in percent of all look-ups.
+    /// Hits gained over the row above, in percent of all look-ups.
     pub gain_pct: f64,
     /// Whether this size exceeds the present cache.
     pub is_ghost: bool,

@@ -126,7 +126,7 @@ impl Row {
         Row { name, path: after.path.clone(), io: after.io.iter().map(figures).collect() }
     }
 
-    /// Returns the figures of a kind; zeros if there are none.
+    /// Returns the figures of a kind, or zeros if there are none.
     pub fn of(&self, kind: &str) -> Figures {
         self.io.get(kind).cloned().unwrap_or_default()
     }
@@ -151,7 +151,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Returns the interval from `before` to `after`; since the opening if `before` is `None` or of another opening.
+    /// Returns the interval from `before` to `after`, or since the opening if `before` is `None` or of another opening.
     pub fn between(before: Option<&Live>, after: &Live) -> Interval {
         let before = before.filter(|before| before.runtime_id == after.runtime_id);
         let begin_ns = before.map_or(after.opened_ns, |live| live.cache.at_ns);

@@ -80,7 +80,7 @@ impl Live {
     }
 }
 
-/// Returns where the cache of the file at `path` publishes.
+/// Returns the path of the snapshots of the cache of the file at `path`.
 pub fn path_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".live.json");
@@ -165,7 +165,7 @@ impl Publisher {
 
 impl Drop for Publisher {
     fn drop(&mut self) {
-        // If the file stays, it is stale soon, and readers refuse it.
+        // If the file stays, it is soon stale, and readers refuse it.
         let _ = fs::remove_file(&self.path);
     }
 }

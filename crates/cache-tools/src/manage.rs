@@ -5,8 +5,8 @@
 //!
 //! # How it works
 //! If a process publishes snapshots, the command changes CACHE.yaml and that process does the rest. The command waits
-//! until a snapshot shows the result or an error; after an error it takes its change back. Otherwise the command opens
-//! the cache itself, does the work, closes the cache with a checkpoint, and changes the file.
+//! until a snapshot shows the result or an error; after an error it reverts its change. Otherwise the command opens the
+//! cache itself, does the work, closes the cache with a checkpoint, and changes the file.
 //!
 //! # Limits
 //! On a closed cache, a command waits for a removal to end. On an open one it only starts it; `status` shows the
@@ -45,7 +45,7 @@ pub struct CreateFlags {
     pub force: bool,
     /// Size of files that do not exist yet, in bytes.
     pub size_bytes: Option<u64>,
-    /// Size of a slab in bytes; `None`: as the smallest disk suggests.
+    /// Size of a slab in bytes; `None`: chosen by the smallest disk.
     pub slab_bytes: Option<u32>,
     pub key_file: Option<PathBuf>,
 }
@@ -84,7 +84,7 @@ pub fn create(path: &Path, disks: &[PathBuf], flags: &CreateFlags) -> Result<Cac
     Ok(file)
 }
 
-/// Files that a command has made; removed when dropped, unless kept.
+/// Files that a command has created. They are removed when dropped, unless kept.
 #[derive(Default)]
 struct Made(Vec<PathBuf>);
 
@@ -142,7 +142,7 @@ fn relative_to(path: &Path, disk: &Path) -> Result<PathBuf, FileError> {
     Ok(disk.strip_prefix(base).map(Path::to_owned).unwrap_or(disk))
 }
 
-/// Adds a disk. Returns what was done, in a sentence. Calls `warn` with each problem that opening the cache found.
+/// Adds a disk. Returns a sentence about the change. Calls `warn` with each problem that opening the cache found.
 ///
 /// # Errors
 /// A disk that is of this cache already, does not exist and has no size, or is not empty (without `force`), and the
@@ -197,7 +197,7 @@ fn add_to_closed(path: &Path, device: &Device, force: bool, warn: &dyn Fn(&str))
     closed.map(|()| said)
 }
 
-/// Opens the cache, and calls `warn` with each problem that this found.
+/// Opens the cache. Calls `warn` with each problem found.
 fn open_with_warnings(path: &Path, warn: &dyn Fn(&str)) -> Result<Session, SessionError> {
     let session = Session::open(path, |_| ())?;
     session.cache().findings().iter().for_each(|finding| warn(finding));
@@ -263,14 +263,14 @@ fn wait_for(path: &Path, device: &Device, is_done: impl Fn(&Live) -> bool) -> Re
     }
 }
 
-/// Returns what the running cache says about `device`, if it could not follow the file.
+/// Returns the problem of the running cache with `device`, if it could not follow the file.
 fn problem_of<'a>(live: &'a Live, device: &Device) -> Option<&'a String> {
     let of_device = format!("{}: ", device.path.display());
     live.problems.iter().find(|problem| problem.starts_with(&of_device))
 }
 
-/// Uses more of a disk. A file is first enlarged to `size_bytes`. Returns what was done, in a sentence. Calls `warn` with
-/// each problem that opening the cache found.
+/// Uses more of a disk. A file is first enlarged to `size_bytes`. Returns a sentence about the change. Calls `warn`
+/// with each problem that opening the cache found.
 ///
 /// # Errors
 /// A disk that is not of this cache or has not grown, and the cache's own errors.
@@ -335,7 +335,7 @@ fn expand_closed(path: &Path, place: &Path, warn: &dyn Fn(&str)) -> Result<(), S
     session.close().and(expanded)
 }
 
-/// Returns how `file`, which lies at `path`, names a disk, if it does.
+/// Returns the path by which `file`, which lies at `path`, names a disk, if it does.
 fn named<'a>(file: &'a CacheFile, path: &Path, disk: &Path) -> Option<&'a Path> {
     file.position(path, disk).and_then(|at| file.devices.get(at)).map(|device| &*device.path)
 }
@@ -346,8 +346,8 @@ fn known(path: &Path, disk: &Path) -> Result<Device, FileError> {
     device.ok_or_else(|| FileError::Change(format!("{} is no disk of this cache", disk.display())))
 }
 
-/// Removes disks. Returns what was done, a line for each. If `is_stopped`, stops waiting; the removal continues when the
-/// cache is opened again. Calls `warn` with each problem that opening the cache found.
+/// Removes disks. Returns a line about each. If `is_stopped`, stops waiting; the removal continues when the cache is
+/// opened again. Calls `warn` with each problem that opening the cache found.
 ///
 /// # Errors
 /// A disk that is not of this cache, the last one, and the cache's own errors.
@@ -391,7 +391,7 @@ fn begin_in_running(path: &Path, devices: &[Device], pid: u32) -> Result<String,
     for device in devices {
         let place = device.full_path(path);
         let changed_unix_ns = follow::changed_unix_ns(path);
-        // A disk that is not there shows by nothing but that the file has been followed without a problem.
+        // The removal of an absent disk shows only in that the file has been followed without a problem.
         let has_begun = |now: &Live| match follow::disk_at(&now.cache, &place) {
             Some(disk) => disk.health == DiskHealth::Removing,
             None => now.followed_unix_ns >= changed_unix_ns && problem_of(now, device).is_none(),
@@ -428,7 +428,7 @@ fn remove_from_closed(
     match problem {
         Some(problem) if !is_removed => Err(FileError::Change(problem).into()),
         _ if is_removed => {
-            // The session may have done it already.
+            // The session may have removed the entries already.
             follow::forget(path, &devices.iter().map(|device| device.path.clone()).collect::<Vec<_>>())?;
             Ok("removed".to_owned())
         }

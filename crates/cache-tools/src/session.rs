@@ -134,8 +134,8 @@ impl Drop for Session {
     }
 }
 
-/// Opens the cache, and takes disks whose removal ended just before a crash out of the file. A disk that holds foreign
-/// data may be one that the cache still misses: it stays in the file, whose follower lets the cache forget it.
+/// Opens the cache, and removes from the file the disks whose removal ended just before a crash. A disk that holds
+/// foreign data may be one that the cache still misses: it stays in the file, whose follower lets the cache forget it.
 fn open_cache(path: &Path, file: &mut CacheFile) -> Result<BlockCache, SessionError> {
     let host = HostOptions { shards: file.shards, ..HostOptions::default() };
     let (cache, gone) =
@@ -154,13 +154,13 @@ fn open_cache(path: &Path, file: &mut CacheFile) -> Result<BlockCache, SessionEr
 /// A device marked for removal whose disk cannot be opened as one of the cache.
 pub(super) struct Gone {
     device: Device,
-    /// Whether it is known to be no member any more: the other disks do not list it.
+    /// Whether it is known not to be a member: the other disks do not list it.
     is_no_member: bool,
 }
 
-/// Opens the disks that `file`, which lies at `path`, names. A disk marked for removal may be no member any more (the
-/// others do not list it), or its label may be gone (wiped, or overwritten by something else). Such disks are taken out of
-/// `file`, and returned.
+/// Opens the disks that `file`, which lies at `path`, names. A disk marked for removal may no longer be a member (the
+/// others do not list it), or may have lost its label (wiped, or overwritten by something else). Such disks are removed
+/// from `file`, and returned.
 pub(super) fn open_members<T>(
     path: &Path,
     file: &mut CacheFile,

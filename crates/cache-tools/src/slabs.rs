@@ -6,8 +6,9 @@
 //!
 //! # How it works
 //! [`SlabTable`] holds a row for each device and bucket, and sums. [`SlabTable::summaries`] adds them up by kind.
-//! [`SlabTable::order`] lists the slabs as they are opened: if equally full ones come by number, and numbers by device, one
-//! device gets all writes until its slabs are as full as the others'. [`SlabTable::runs`] shows such stretches.
+//! [`SlabTable::order`] lists the slabs as they are opened: if equally full ones are in order of number, and numbers in
+//! order of device, one device gets all writes until its slabs are as full as the others'. [`SlabTable::runs`] shows
+//! such runs.
 //!
 //! # Limits
 //! If the cache is closed or was killed, the state is that of the last checkpoint.
@@ -41,7 +42,7 @@ pub struct SlabRow {
 }
 
 impl SlabRow {
-    /// Returns how full the slabs are, in percent; 0 without slabs.
+    /// Returns how full the slabs are, in percent, or 0 without slabs.
     pub fn capacity_pct(&self) -> f64 {
         let SlabUse { size_bytes, allocated_bytes, .. } = self.usage;
         if size_bytes == 0 { 0.0 } else { allocated_bytes as f64 * 100.0 / size_bytes as f64 }
@@ -81,7 +82,7 @@ pub struct SlabTable {
 pub struct OrderRow {
     pub device: String,
     pub slab: u32,
-    /// Length of the longest block, in bytes; 0 of an unused slab.
+    /// Length of the longest block, in bytes; 0 for an unused slab.
     pub max_size_bytes: u32,
     /// Bytes taken by blocks, padding included.
     pub allocated_bytes: u64,
@@ -139,7 +140,7 @@ impl SlabTable {
         }
     }
 
-    /// Returns the order as stretches of slabs that follow one another on one device, for blocks of one size.
+    /// Returns the order as runs of slabs that follow one another on one device, for blocks of one size.
     pub fn runs(&self) -> impl Iterator<Item = &[OrderRow]> {
         self.order.chunk_by(|one, next| one.device == next.device && one.max_size_bytes == next.max_size_bytes)
     }

@@ -32,7 +32,7 @@ use super::session::SessionError;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DiskStatus {
-    /// Its statistics, without those of its I/O.
+    /// The disk's statistics, without those of its I/O.
     #[serde(flatten)]
     pub stats: DiskStats,
     /// Operations that failed since the cache was opened.
@@ -52,7 +52,7 @@ impl From<&DiskStats> for DiskStatus {
 pub struct Status {
     pub schema: u32,
     pub is_open: bool,
-    /// That process; 0 if none.
+    /// The process that has the cache open; 0 if none.
     pub pid: u32,
     pub open_s: f64,
     /// Number of the last durable checkpoint.
@@ -60,11 +60,11 @@ pub struct Status {
     /// Duration of that checkpoint, in nanoseconds.
     pub last_checkpoint_ns: u64,
     pub blocks: u64,
-    /// Their bytes.
+    /// Bytes of these blocks.
     pub block_bytes: u64,
     pub index_bytes: u64,
     pub hits: u64,
-    /// Look-ups without an answer, by reason.
+    /// Misses, by reason.
     pub misses: ByName<u64>,
     pub inserts: u64,
     /// Inserts not stored, by reason.
@@ -80,6 +80,7 @@ pub struct Status {
 impl From<&Live> for Status {
     fn from(live: &Live) -> Status {
         let cache = &live.cache;
+
         Status {
             schema: 1,
             is_open: true,
@@ -122,7 +123,7 @@ pub fn read(path: &Path) -> Result<Status, SessionError> {
     };
     match (check::inspect(path), nobody) {
         (Ok(inspection), _) => Ok(Status::from(&inspection)),
-        // The disks are locked, so that process hangs and was not killed.
+        // The disks are locked, so the process of the stale snapshot hangs and was not killed.
         (Err(SessionError::Cache(CacheError::Locked { .. })), stale @ NoSnapshot::Stale { .. }) => Err(stale.into()),
         (Err(error), _) => Err(error),
     }

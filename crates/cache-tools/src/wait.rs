@@ -7,7 +7,7 @@
 //! The thread parks until the future's waker unparks it.
 //!
 //! # Limits
-//! One future at a time; join several before.
+//! One future at a time: join several futures first.
 //!
 //! # Example
 //! ```

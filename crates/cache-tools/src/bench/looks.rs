@@ -1,8 +1,8 @@
 //! Hit rate and latency of look-ups over time.
 //!
 //! # Why
-//! A cold cache answers nothing, and one figure for the whole run says neither how long it took to warm up nor whether
-//! latency held meanwhile.
+//! A cold cache has no hits, and one figure for the whole run shows neither how long the cache took to warm up nor
+//! whether latency held meanwhile.
 //!
 //! # How it works
 //! The measurement has `WINDOWS` equal windows. Each thread counts in its own `LookUps`, by the time at which a
@@ -21,7 +21,7 @@ use serde::Serialize;
 pub(super) const WINDOWS: usize = 60;
 /// Fewest hits that have a p99.
 const HITS_LEAST: u64 = 100;
-/// Distance from the last hit rate within which a rate counts as steady, as a part of it.
+/// Largest deviation of a steady hit rate from the last one, as a part of the last.
 const STEADY: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -30,7 +30,7 @@ pub struct LookUpPoint {
     pub t: f64,
     pub hits: u64,
     pub misses: u64,
-    /// Part of the look-ups that were answered; `None` without look-ups.
+    /// Part of the look-ups that hit; `None` without look-ups.
     pub hit_rate: Option<f64>,
     /// 99th percentile of the latency of hits, in nanoseconds; `None` with fewer than 100 hits.
     pub hit_p99_ns: Option<u64>,
@@ -82,8 +82,8 @@ impl LookUps {
     }
 }
 
-/// Returns from when on, in seconds, every hit rate is within a tenth of the mean of the last quarter; `None` if the rate
-/// is still on its way in that quarter, or if there are too few look-ups.
+/// Returns the time in seconds from which on every hit rate is within a tenth of the mean of the last quarter, or
+/// `None` if the rate still changes in that quarter or there are too few look-ups.
 pub(super) fn steady_from_s(points: &[LookUpPoint]) -> Option<f64> {
     let rates: Vec<(f64, f64)> = points.iter().filter_map(|point| Some((point.t, point.hit_rate?))).collect();
     let quarter = rates.get(rates.len() - rates.len() / 4..).filter(|quarter| !quarter.is_empty())?;

@@ -14,8 +14,7 @@
 //!
 //! # Limits
 //! Operations in flight at the end are not counted. The same threads generate values between operations: on fast disks
-//! their CPU time (about 1 ns for 8 bytes) is the bottleneck. With a rate, latency is counted from when operations were
-//! due.
+//! their CPU time (about 1 ns for 8 bytes) is the bottleneck. With a rate, latency counts from an operation's due time.
 //!
 //! # Example
 //! ```
@@ -188,7 +187,8 @@ struct Shared<'a, T> {
 }
 
 impl<T: Target> Shared<'_, T> {
-    /// Returns how far the measurement has come at `now_ns`, in nanoseconds; `None` while nothing is measured.
+    /// Returns the time from the start of the measurement to `now_ns`, in nanoseconds, or `None` while nothing is
+    /// measured.
     fn measured_ns(&self, now_ns: u64) -> Option<u64> {
         let since_ns = self.since_ns.load(Relaxed);
         (since_ns != u64::MAX).then(|| now_ns.saturating_sub(since_ns))
@@ -207,8 +207,8 @@ impl<T: Target> Shared<'_, T> {
     }
 }
 
-/// Loads `target` with `options`, until the time is over or `is_stopped`. Calls `progress` with the part done, 0 to 1,
-/// and whether the cache is still being filled.
+/// Loads `target` with `options`, until the time is over or `is_stopped` returns true. Calls `progress` with the part
+/// done, 0 to 1, and whether the cache is still being filled.
 pub fn run<T: Target>(
     target: &T,
     options: &BenchOptions,
@@ -262,7 +262,7 @@ fn drive<T: Target>(shared: &Shared<'_, T>, thread: u32, threads: u32) -> Tally 
     tally.into_inner()
 }
 
-/// Carries out one operation after another.
+/// Runs one operation after another until the end.
 async fn work<T: Target>(shared: &Shared<'_, T>, number: u32, tally: &RefCell<Tally>) {
     let options = shared.options;
     let mut rng = Rng::new(options.seed ^ (u64::from(number) << 32) ^ 0x5eed);
@@ -293,7 +293,7 @@ struct Access<'a, T> {
 }
 
 impl<T: Target> Access<'_, T> {
-    /// Looks the key up, and inserts it if that is a miss. `value` is a buffer of the length of a block.
+    /// Looks the key up, and inserts it after a miss. `value` is a buffer of the length of a block.
     async fn read_through(&self, value: &mut [u8]) -> Result<(), CacheError> {
         let Access { shared, key, .. } = *self;
         let options = shared.options;
@@ -306,7 +306,7 @@ impl<T: Target> Access<'_, T> {
         match looked {
             Looked::Hit(block) => {
                 let block = block.as_ref();
-                // A wrong byte counts even outside the measurement.
+                // Count a wrong byte even outside the measurement.
                 let is_right = !options.verify || (block.len() == value.len() && is_value(options.seed, key, block));
                 let mut tally = self.tally.borrow_mut();
                 tally.wrong += u64::from(!is_right);
@@ -361,7 +361,7 @@ fn name_of<T: Copy + PartialEq>(all: &[(T, &'static str)], value: T) -> &'static
     all.iter().find(|(other, _)| *other == value).map_or("other", |(_, name)| name)
 }
 
-/// What the sampling thread has seen.
+/// Samples of the counters, and the violations in them.
 #[derive(Default)]
 struct Watched {
     first: Option<CacheStats>,

@@ -1,15 +1,16 @@
 //! Paces operations: `--rate`.
 //!
 //! # Why
-//! Users arrive when they arrive. With a rate, latency is counted from when an operation was due, so that a stall
-//! shows in all operations that it held up, not only in the few in flight.
+//! Users do not wait for each other. With a rate, latency counts from an operation's due time, so that a stall shows in
+//! all operations that it delayed, not only in the few in flight.
 //!
 //! # How it works
 //! Operation n is due n / rate seconds after the beginning. Workers take the next due time with [`Pace::take`]; early
 //! workers wait. A thread that calls [`Pace::tick`] often wakes those that have become due.
 //!
 //! # Limits
-//! As exact as [`Pace::tick`] is called. Due times go on until [`Pace::end`], which wakes all workers with `None`.
+//! Due times are as exact as [`Pace::tick`] is frequent. They continue until [`Pace::end`], which wakes all workers
+//! with `None`.
 //!
 //! # Example
 //! At 1000 a second the workers' due times are 0, 1 ms, 2 ms and so on, however late they are taken.
@@ -43,7 +44,7 @@ impl Pace {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No code panics half-way under this lock.
+        // A panic cannot leave the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -51,7 +52,7 @@ impl Pace {
         u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Waits for the next due time. Returns it in nanoseconds since the beginning; `None` after the end.
+    /// Waits for the next due time. Returns it in nanoseconds since the beginning, or `None` after the end.
     pub(super) async fn take(&self) -> Option<u64> {
         poll_fn(|context| {
             let mut state = self.state();
@@ -110,7 +111,7 @@ mod tests {
         for expected in [0, 333_333_333, 666_666_666] {
             assert_eq!(pin!(pace.take()).poll(&mut context), Poll::Ready(Some(expected)));
         }
-        // The fourth is due at 1 s: this machine has come there by now, or it waits and the end wakes it.
+        // The fourth is due at 1 s: either that has passed, or the worker waits until the end wakes it.
         pace.end();
         assert_eq!(pin!(pace.take()).poll(&mut context), Poll::Ready(None));
     }

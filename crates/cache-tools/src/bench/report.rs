@@ -86,7 +86,7 @@ pub struct BenchReport {
     pub inserts: u64,
     pub hits: u64,
     pub hit_bytes_per_s: f64,
-    /// Look-ups without an answer, by reason.
+    /// Misses, by reason.
     pub misses: BTreeMap<String, u64>,
     /// Inserts that were not stored, by reason.
     pub drops: BTreeMap<String, u64>,
@@ -98,7 +98,8 @@ pub struct BenchReport {
     pub series: Vec<DeviceSeries>,
     /// Look-ups over time, in 60 windows; empty without look-ups.
     pub look_ups: Vec<LookUpPoint>,
-    /// From when on the hit rate stays within a tenth of its last, in seconds; `None` if it still moves at the end.
+    /// Time in seconds from which on the hit rate stays within a tenth of its last; `None` if it still changes at the
+    /// end.
     pub steady_from_s: Option<f64>,
     pub hit_latency: Latency,
     pub insert_latency: Latency,
@@ -171,7 +172,7 @@ impl BenchReport {
         rows
     }
 
-    /// Returns the hit rate in all and over time, and the range of the hits' p99; nothing without look-ups.
+    /// Returns the overall hit rate, that over time, and the range of the hits' p99; nothing without look-ups.
     fn rows_over_time(&self) -> Vec<(String, String)> {
         let percent = |part: f64| format!("{:.1} %", part * 100.0);
         let rates: Vec<f64> = self.look_ups.iter().filter_map(|point| point.hit_rate).collect();

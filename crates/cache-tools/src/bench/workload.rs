@@ -1,8 +1,8 @@
 //! The workload of a cache benchmark: keys, and values that can be verified.
 //!
 //! # Why
-//! A hit with the bytes of another block is the worst that a cache can do. So every value must follow from its key.
-//! And no compression or deduplication may make the disks look faster than they are.
+//! The worst error of a cache is a hit with the bytes of another block, so every value must follow from its key. No
+//! compression or deduplication may make the disks look faster than they are.
 //!
 //! # How it works
 //! A key is a number below [`Keys::count`], or a new one for each insert. Its bytes are the seed and the number. A
@@ -73,7 +73,7 @@ impl Keys {
         Ok(Keys { count, picker, next: AtomicU64::new(0) })
     }
 
-    /// Returns the number of keys; `None`: unlimited.
+    /// Returns the number of keys, or `None` if it is unlimited.
     pub fn count(&self) -> Option<u64> {
         self.count
     }
