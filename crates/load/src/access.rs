@@ -10,8 +10,8 @@
 //! * *Pareto* as fio defines it: rank = positions * u^(ln h / ln(1 - h)), so a part h of the data gets 1 - h of the
 //!   requests.
 //! * *Hot set*: two uniform distributions. *Normal*: Marsaglia's polar method, drawn again outside the data.
-//! * *Once*: a uniform draw, and from there the next position that has not come yet: a bit for each position. A request
-//!   of several positions ends before the first that has come, as in fio.
+//! * *Once*: a uniform draw, then the next position not drawn yet, with a bit for each position. A request of
+//!   several positions ends before the first drawn one, as in fio.
 //! * *Zoned*: a zone by its part of the requests, then uniform in it. A zone too small for one position still gets one.
 //!
 //! Ranks of Zipf, Pareto and the hot set are scattered over the data by a seeded permutation, so popular positions
@@ -51,7 +51,7 @@ const SERIES_BELOW: f64 = 1e-3;
 /// most 3 of their 16 digits.
 const NEAR_ONE: f64 = 1e-3;
 
-/// Most positions of a [`Map`]: it has 1 GiB.
+/// Most positions of a [`Map`], which then takes 1 GiB.
 const MAP_POSITIONS_MAX: u64 = 1 << 33;
 
 /// A distribution that cannot be drawn from.
@@ -145,8 +145,8 @@ impl AccessPicker {
         Ok(AccessPicker { positions, shape })
     }
 
-    /// Draws a position for a request of `most` positions (at least 1). Returns it, and how many of them the request
-    /// may have.
+    /// Draws a position for a request of `most` positions (at least 1). Returns the position, and the number of
+    /// positions that the request may have.
     pub(super) fn take(&mut self, rng: &mut Rng, most: u64) -> (u64, u64) {
         if let Shape::Once(map) = &mut self.shape {
             return map.take(rng.below(self.positions), most);
@@ -228,7 +228,7 @@ fn normal_share(rng: &mut Rng, deviation: f64) -> f64 {
     }
 }
 
-/// The positions that have come.
+/// The positions drawn so far.
 #[derive(Clone, Debug)]
 struct Map {
     positions: u64,
@@ -253,8 +253,8 @@ impl Map {
         }
     }
 
-    /// Takes at most `most` positions from the first at or after `from` on that has not come, around the end. Returns
-    /// the first, and their number. Once all have come, none has.
+    /// Takes at most `most` positions, beginning with the first undrawn one at or after `from` (wrapping around).
+    /// Returns the first, and their number. Once all are drawn, begins again.
     fn take(&mut self, from: u64, most: u64) -> (u64, u64) {
         if self.left == 0 {
             self.clear();

@@ -1,9 +1,10 @@
-//! What a job that verifies does beside each request: stamps what it writes, checks what it reads.
+//! Stamps the writes and checks the reads of jobs that verify.
 //!
-//! **Why.** Jobs that do not verify must not pay for this, and what a request is does not depend on it.
+//! **Why.** Jobs that do not verify must not pay for this, and requests do not depend on it.
 //!
 //! **How.** [`Special`] has [`Stamps`](super::verify::Stamps) if its job verifies. A write is stamped before it is
-//! submitted, a read is checked against all that may have been written since it was. Without stamps nothing happens.
+//! submitted, a read is checked against all data that may have been written since its submission. Without stamps
+//! nothing happens.
 //!
 //! **Limits.** Only whole sectors are checked; the first [`FAULTS_MAX`] faults are kept, the others counted.
 //!

@@ -82,7 +82,7 @@ pub struct Examination {
     /// Whether the examination was stopped. The last length then has only the samples so far, from the first part of
     /// the data, and later lengths are left out.
     pub interrupted: bool,
-    /// Results by length of a block, in the order of the options. Lengths of which there is no whole block are left out.
+    /// Results by block length, in the order of the options. Lengths without a whole block are left out.
     pub blocks: Vec<Report>,
 }
 
@@ -146,8 +146,8 @@ pub enum ExamineError {
     Interrupted,
 }
 
-/// Samples blocks of a file or a block device, which it opens for reading only, and compresses each. Calls `on_progress`
-/// with the part (0 to 1) that is done.
+/// Samples blocks of a file or a block device, opened for reading only, and compresses each. Calls `on_progress` with
+/// the part (0 to 1) that is done.
 pub fn examine(
     path: &Path,
     options: &Options,
@@ -218,7 +218,7 @@ impl Data {
     }
 }
 
-/// Returns the samples of one length; `None` if there are none.
+/// Returns the samples of one length, or `None` if there are none.
 fn sample(
     data: &Data,
     block_bytes: u32,
@@ -342,7 +342,7 @@ pub(crate) fn deflate_bytes(block: &[u8]) -> usize {
 }
 
 impl Report {
-    /// Returns what the better compressor saves, in per cent.
+    /// Returns the savings of the better compressor, in per cent.
     fn best_pct(&self) -> f64 {
         self.lz4.saved_pct.max(self.deflate.saved_pct)
     }
@@ -361,7 +361,7 @@ impl Report {
 }
 
 impl Examination {
-    /// Returns in a few sentences what to expect of compression here, and how a job can write such data.
+    /// Returns a few sentences: what to expect of compression here, and how a job can write such data.
     pub fn summary(&self) -> String {
         if self.blocks.iter().all(|report| report.zero_blocks == report.samples) {
             return "All samples are zeros: they say nothing about the data that will be written.".to_owned();

@@ -14,10 +14,10 @@
 //! 350 ns, more than all else that the generator does for a request. Stamps do the same for jobs that verify.
 //!
 //! The data between those words repeats, and a compressor with enough memory finds it. So the writes of a job cycle
-//! through at least 1 MiB of buffers ([`spares`]), however few are under way.
+//! through at least 1 MiB of buffers ([`spares`]), however few are in flight.
 //!
-//! **Limits.** A compressor that remembers more than 1 MiB (or the bytes under way, if more) of a job's writes finds
-//! repetitions; jobs that verify, whose stamps hide nothing from a compressor, have only the buffers under way. A
+//! **Limits.** A compressor that remembers more than 1 MiB (or the bytes in flight, if more) of a job's writes finds
+//! repetitions; jobs that verify, whose stamps hide nothing from a compressor, have only the buffers in flight. A
 //! compressor needs a few bytes to encode the zeros. lz4 and deflate on blocks of 4 KiB save the chosen part within 5
 //! percentage points. The data is not random enough for secrets.
 //!
@@ -93,7 +93,7 @@ pub(super) fn renewal_bytes(content: Content, longest_bytes: u32) -> usize {
     if content.compressible_pct > 0 || longest_bytes as usize <= BLOCK_BYTES { SECTOR_BYTES } else { BLOCK_BYTES }
 }
 
-/// Returns the buffers of `request_bytes` that a job needs beside the `buffers` that can be under way, so that at
+/// Returns the buffers of `request_bytes` that a job needs besides the `buffers` that can be in flight, so that at
 /// least [`DISTINCT_MIN_BYTES`] are written before one repeats.
 pub(super) fn spares(request_bytes: u32, buffers: u64) -> u64 {
     DISTINCT_MIN_BYTES.div_ceil(u64::from(request_bytes.max(1))).saturating_sub(buffers)
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// Returns the consecutive writes of a job with `buffers` requests of `request_bytes` under way.
+    /// Returns the consecutive writes of a job with `buffers` requests of `request_bytes` in flight.
     fn stream(request_bytes: u32, buffers: u64, len_bytes: usize) -> Vec<u8> {
         let count = buffers + spares(request_bytes, buffers);
         let mut ring = filled(0, count as usize * request_bytes as usize);

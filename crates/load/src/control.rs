@@ -175,7 +175,7 @@ impl Instruments {
     /// Makes later runs attachable under the name `program`; the first name counts. If the socket cannot be made, or
     /// another run of this process has it, a run continues without.
     pub fn serve(&self, program: &str) {
-        // Only the first name counts.
+        // If a name is set already, keep it.
         let _ = self.0.program.set(program.to_owned());
     }
 
@@ -195,7 +195,7 @@ impl Instruments {
         self.0.trace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records `topology` while `body` runs, and serves its control socket, if asked for.
+    /// Records `topology` while `body` runs, and serves its control socket, if requested.
     pub(super) fn recording<T>(&self, topology: &Topology, body: impl FnOnce() -> T) -> T {
         let is_recorded = self.trace().as_mut().is_some_and(|file| file.start(topology));
         let server = self.0.program.get().and_then(|program| Server::start(topology, program).ok());

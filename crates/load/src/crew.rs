@@ -1,6 +1,6 @@
-//! The shards of a run: they begin together, and none leaves while another may need its service.
+//! The shards of a run: they begin together, and none ends while another may need its service.
 //!
-//! **Why.** A shard may serve requests of others (fewer I/O queues than shards). If it left after its own jobs, the
+//! **Why.** A shard may serve requests of others (fewer I/O queues than shards). If it ended after its own jobs, the
 //! requests of those others would fail.
 //!
 //! **How.** A [`Crew`] counts the shards that still have requests, or may still make some. Each shard holds a

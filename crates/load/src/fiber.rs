@@ -35,9 +35,9 @@ pub(super) struct Fiber {
     pub(super) then: Then,
     /// Writes since the last flush.
     pub(super) unflushed: u32,
-    /// When the flush under way was sent; 0 if none is.
+    /// When the flush in flight was sent; 0 if there is none.
     pub(super) flush_sent_ns: u64,
-    /// The request under way in each buffer; empty for plain jobs.
+    /// The request in flight of each buffer; empty for plain jobs.
     pub(super) sent: Vec<Sent>,
     pub(super) has_ended: bool,
 }

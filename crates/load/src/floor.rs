@@ -1,18 +1,18 @@
-//! Whether a job keeps the rate below which it must not fall.
+//! Checks whether a job keeps its least rate.
 //!
-//! **Why.** Files of fio say with `rate_min` that a slower run is of no use.
+//! **Why.** With `rate_min`, a job file of fio declares slower runs useless.
 //!
-//! **How.** [`Floor::keeps`] is called at completions. Once a cycle it compares what was done since the last comparison
-//! with the least that had to be. As in fio nothing is compared in the first two seconds.
+//! **How.** [`Floor::keeps`] is called at completions. Once a cycle it compares the work since the last comparison with
+//! the least that was required. As in fio, nothing is compared in the first two seconds.
 //!
 //! **Limits.** A cycle ends with a completion, as in fio: it may be longer than wanted, never shorter. A disk that
-//! completes nothing is not found.
+//! completes nothing is not detected.
 //!
-//! **Example.** At 4 MB/s and a cycle of a second, 3 MB from one second to the next are too few.
+//! **Example.** At 4 MB/s and a cycle of a second, 3 MB from one second to the next are too little.
 
 use super::RateMin;
 
-/// Time at the begin in which any rate will do, as in fio.
+/// Time at the beginning in which any rate is accepted, as in fio.
 const SETTLE_NS: u64 = 2_000_000_000;
 
 /// A job's least rate, and its counts at the last comparison.

@@ -1,9 +1,9 @@
-//! A job on one shard: when it sends, until when, and what has come back.
+//! A job on one shard: its pacing, its limits, and its results.
 //!
-//! **Why.** A job has limits of its own: a number of requests, of bytes, a time, a least rate. Reports need counts of the
+//! **Why.** A job has its own limits: a number of requests, of bytes, a time, a least rate. Reports need counts of the
 //! measured window only.
 //!
-//! **How.** [`Job`] paces and counts; the next request that is not plain is chosen by its [`Work`].
+//! **How.** [`Job`] paces and counts; its [`Work`] chooses each request that is not plain.
 //!
 //! **Limits.** A job that has done its work within the warm-up is counted as a whole.
 //!
@@ -52,7 +52,7 @@ pub(super) struct Job<'a> {
     pub(super) rng: Rng,
     live_fibers: u32,
     pub(super) begin_ns: u64,
-    /// When the job ends at the latest.
+    /// Latest end of the job.
     pub(super) stop_ns: u64,
     /// The rate that the job must keep.
     pub(super) floor: Option<Floor>,
@@ -68,7 +68,7 @@ pub(super) struct Job<'a> {
     spares: VecDeque<Data>,
     /// The job ends once it has made this many requests.
     made_max: u64,
-    /// What was counted so far. [`Job::take_result`] adds the rest.
+    /// The counts so far. [`Job::take_result`] adds the rest.
     pub(super) result: JobResult,
     pub(super) latency_sum_ns: u64,
     /// Longest latency since the last mark.
@@ -148,7 +148,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Drops what the warm-up counted. A job that has done its work by then keeps it, as in fio: it has nothing else.
+    /// Drops the counts of the warm-up. A job that has ended by then keeps them, as in fio: it has no others.
     pub(super) fn begin_counting(&mut self) {
         if self.ended_ns.is_some() {
             self.marked = (self.result.requests, self.result.bytes, self.latency_sum_ns);
@@ -159,7 +159,7 @@ impl<'a> Job<'a> {
         (self.latency_sum_ns, self.latency_max_ns) = (0, 0);
     }
 
-    /// Ends the job with an error if it is slower than it must be.
+    /// Ends the job with an error if it falls below its least rate.
     pub(super) fn check_rate(&mut self, now_ns: u64) {
         let (bytes, requests) = (self.result.bytes, self.result.requests);
         let is_running = self.ended_ns.is_none() && now_ns < self.stop_ns;
@@ -206,7 +206,7 @@ impl<'a> Job<'a> {
     }
 
     /// Records that a fiber has ended. The job ends with its last fiber or, at a limit, with its last completion:
-    /// fibers that wait for a due time then wait for nothing.
+    /// fibers that still wait for a due time will send nothing.
     pub(super) fn fiber_ended(&mut self, now_ns: u64) {
         self.live_fibers = self.live_fibers.saturating_sub(1);
         if self.live_fibers == 0 || (self.under_way == 0 && self.is_used_up(now_ns)) {

@@ -10,7 +10,7 @@
 //! A fiber with a rate measures latency from when its request was *due*, not from when it was sent: a stall of the
 //! disk shows in every request that it delayed (no coordinated omission).
 //!
-//! **Limits.** At most 65 536 requests can be under way on a shard, including those that the shard serves for others;
+//! **Limits.** At most 65 536 requests can be in flight on a shard, including those that the shard serves for others;
 //! larger plans are refused. A fiber waits for its own batch, as io_tester's do: with a rate, `parallelism` bounds the
 //! outstanding requests. The depth in the device is sampled at most once a millisecond.
 //!
@@ -179,7 +179,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// What a run watches beside the figures of the whole window. The default watches nothing.
+/// Observations of a run besides the figures of the whole window. The default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Watch {
     /// Length of the intervals of [`JobResult::intervals`] in nanoseconds. Lengths below 1 ms are taken as 1 ms; 0:
@@ -205,7 +205,7 @@ pub enum LoadError {
     )]
     NoMemory {
         job: String,
-        /// Requests under way at once on a shard.
+        /// Requests in flight at once on a shard.
         requests: u64,
         /// Length of each request.
         request_bytes: u32,

@@ -79,7 +79,7 @@ impl Pace {
     }
 }
 
-/// Returns how many of the times `next_ns`, `next_ns + period_ns`, ... have come by `now_ns`.
+/// Returns how many of the times `next_ns`, `next_ns + period_ns`, ... are past at `now_ns`.
 pub(super) fn due_by(now_ns: u64, next_ns: u64, period_ns: f64) -> u64 {
     let late_ns = now_ns.checked_sub(next_ns);
     late_ns.map_or(0, |late_ns| ((late_ns as f64 / period_ns) as u64).saturating_add(1))

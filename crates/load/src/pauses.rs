@@ -1,15 +1,15 @@
 //! Pauses of a whole job, each after a number of requests.
 //!
 //! **Why.** fio's `thinktime_blocks` bounds a burst: all requests of a job count, and before it pauses the job waits
-//! for those under way.
+//! for those in flight.
 //!
-//! **How.** [`Pauses`] counts completions. From the moment that a pause is due, fibers are held instead of sending; once
-//! nothing is under way, the runner lets the pause begin and wakes all of them after it.
+//! **How.** [`Pauses`] counts completions. When a pause is due, fibers are held instead of sending; once nothing is in
+//! flight, the runner begins the pause and wakes all fibers after it.
 //!
 //! **Limits.** As in fio, requests that complete while the job waits count for the next pause: with more in flight than
 //! there are requests between two pauses, bursts have different lengths. No pause follows the last request of a job.
 //!
-//! **Example.** After each 8 requests of 4 in flight: 8 complete and 3 more are under way, which are the first of the
+//! **Example.** After each 8 requests of 4 in flight: 8 complete and 3 more are in flight, which are the first of the
 //! next 8.
 
 pub(super) struct Pauses {
@@ -37,7 +37,7 @@ impl Pauses {
         self.check();
     }
 
-    /// Makes a pause due if enough requests have completed since the last. To be called after each submission, too.
+    /// Makes a pause due if enough requests have completed since the last. Call it after each submission, too.
     pub(super) fn check(&mut self) {
         if !self.is_due && self.done - self.done_at_last >= self.every {
             (self.is_due, self.done_at_last) = (true, self.done);
@@ -59,7 +59,7 @@ impl Pauses {
     }
 }
 
-/// Returns the time from which a request counts as late that was due at `due_ns`: a pause that its job makes is no delay.
+/// Returns the time from which the latency of a request due at `due_ns` counts: a pause of its job is no delay.
 pub(super) fn due_after(pauses: Option<&Pauses>, due_ns: u64) -> u64 {
     pauses.map_or(due_ns, |pauses| due_ns.max(pauses.end_ns))
 }

@@ -2,9 +2,9 @@
 //!
 //! **Why.** A plan that cannot run is refused before any request, with the job's name and the remedy.
 //!
-//! **How.** [`check_size`] counts the requests that can be under way at once on each shard. [`prepare`] opens the files
-//! of one shard's jobs, and makes their fibers with all their memory; the buffers hold the data to write from here on,
-//! so the run spends no time on making data.
+//! **How.** [`check_size`] counts the requests that can be in flight at once on each shard. [`prepare`] opens the files
+//! of one shard's jobs, and makes their fibers with all their memory; the buffers hold the data to write from the
+//! start, so the run spends no time on making data.
 //!
 //! **Limits.** Reactors and I/O queues are assumed to have the library's default sizes, as in all plans of this crate.
 //!
@@ -23,12 +23,12 @@ use super::verify::Stamps;
 use super::work::{Extras, Work, lengths, picker};
 use super::{JobSpec, LoadError, Pattern, Plan, Target};
 
-/// Returns the requests of one job that can be under way at once on a shard.
+/// Returns the requests of one job that can be in flight at once on a shard.
 fn requests_at_once(spec: &JobSpec) -> u64 {
     u64::from(spec.parallelism) * u64::from(spec.batch.max(1))
 }
 
-/// Refuses a plan with more requests under way than a shard can hold. A request on another shard's I/O queue occupies
+/// Refuses a plan with more requests in flight than a shard can hold. A request on another shard's I/O queue occupies
 /// the tables of both shards.
 pub(super) fn check_size(plan: &Plan) -> Result<(), LoadError> {
     let most = u64::from(ReactorConfig::default().max_requests.min(QueueConfig::default().max_requests));
@@ -109,7 +109,7 @@ fn identity(run_number: u64, seed: u64) -> u64 {
     Rng::new(Rng::new(run_number).next_u64() ^ seed).next_u64()
 }
 
-/// Returns the picker of uneven positions and the stamps, for jobs that want them.
+/// Returns the picker of uneven positions and the stamps, for jobs that need them.
 fn extras(plan: &Plan, number: usize, target: &Target, identity: u64) -> Result<Extras, LoadError> {
     let Some(spec) = plan.jobs.get(number) else { return Ok(Extras::default()) };
     // The seed leaves out the shard: the same positions are popular on all shards.
@@ -174,7 +174,7 @@ fn open(reactor: &mut Reactor, spec: &JobSpec, target: &Target) -> Result<u64, L
     Ok(target.len_bytes / u64::from(spec.request_bytes.max(1)))
 }
 
-/// Makes a buffer for each request that can be under way at once, then the spare ones.
+/// Makes a buffer for each request that can be in flight at once, then the spare ones.
 fn make_buffers(reactor: &mut Reactor, spec: &JobSpec, seed: u64) -> Result<Vec<Data>, LoadError> {
     let requests = requests_at_once(spec);
     let request_bytes = lengths(spec).max().unwrap_or(spec.request_bytes);

@@ -3,7 +3,7 @@
 //! **Why.** `--trace FILE` is the same for every command that runs loads. Such a command often makes several runs, each
 //! with a topology of its own.
 //!
-//! **How.** [`TraceFile::create`] begins the file once. Each run records into it and gives the writer back; request
+//! **How.** [`TraceFile::create`] creates the file once. Each run records into it and returns the writer; request
 //! numbers continue from the last run, and names are written again.
 //!
 //! **Limits.** Runs are recorded one at a time: a run that begins while another records is not recorded. After a failed

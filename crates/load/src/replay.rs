@@ -1,7 +1,6 @@
-//! Replay: sends the requests of a trace again, at the times at which they came.
+//! Replay: sends the requests of a trace again, at their recorded times.
 //!
-//! **Why.** What a program asked of a disk, in its own rhythm, is the load that matters to that program. Job files only
-//! resemble it.
+//! **Why.** The load that matters to a program is its own requests at their own times. Job files only resemble it.
 //!
 //! **How.** The trace is read twice. [`Survey::read`] finds its classes, files and sums. Then [`replay`] reads it again
 //! on a thread of its own (`feed`), which puts requests in order and deals them to the shards through bounded channels;
@@ -12,14 +11,14 @@
 //! ```
 //!
 //! The loop is open: a request is sent when it is due, whatever happened to earlier ones, and its latency counts from
-//! when it was due. The delay of each send is recorded beside it. With [`Speed::Max`] there are no due times: each
-//! shard keeps [`MAX_SPEED_DEPTH`] requests under way, in the order of the trace.
+//! its due time. The delay of each send is recorded beside it. With [`Speed::Max`] there are no due times: each shard
+//! keeps [`MAX_SPEED_DEPTH`] requests in flight, in the order of the trace.
 //!
 //! [`Places`] maps requests to the target: the files (in a kernel trace the disks) of the trace lie one after another
 //! on the one file or device of the replay, wrap at its end, and requests are widened to what direct I/O requires.
 //! Shard `n` of the trace is shard `n` modulo the shards of the replay.
 //!
-//! **Limits.** At most [`UNDER_WAY_MAX`] requests and [`UNDER_WAY_MAX_BYTES`] are under way on a shard: beyond that,
+//! **Limits.** At most [`UNDER_WAY_MAX`] requests and [`UNDER_WAY_MAX_BYTES`] are in flight on a shard: beyond that,
 //! due requests wait and count as late. Requests above [`REQUEST_MAX_BYTES`] are cut. Allocations are left out. A shard
 //! that falls some ten thousand requests behind stops the others.
 //!
@@ -47,10 +46,10 @@ use serde::Serialize;
 use super::crew::Crew;
 use super::{Control, LoadError, RunResult};
 
-/// Requests that each shard keeps under way at [`Speed::Max`].
+/// Requests that each shard keeps in flight at [`Speed::Max`].
 pub const MAX_SPEED_DEPTH: usize = 256;
 pub const UNDER_WAY_MAX: usize = 32_768;
-/// Most bytes of reads and writes under way on a shard, unless a single request has more.
+/// Most bytes of reads and writes in flight on a shard, unless a single request has more.
 pub const UNDER_WAY_MAX_BYTES: u64 = 256 << 20;
 /// Longest read or write in bytes.
 pub const REQUEST_MAX_BYTES: u32 = 64 << 20;
@@ -120,7 +119,7 @@ pub struct ReplayPlan {
 /// Times of the requests of a class.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayCounts {
-    /// Delay from when a request was due to when it was sent, in ns.
+    /// Delay of a request's send after its due time, in ns.
     pub lateness: Box<Histogram>,
     /// Latency in the trace of requests that completed both there and here, in ns.
     pub original: Box<Histogram>,
@@ -152,9 +151,9 @@ pub struct ReplayTotals {
     pub widened: u64,
     /// Requests sent shorter than in the trace.
     pub cut: u64,
-    /// Requests that waited for room: too much was under way when they were due.
+    /// Requests that waited for room: too much was in flight when they were due.
     pub waited_for_room: u64,
-    /// Requests that the reader gave after one that was queued later.
+    /// Requests that the reader returned after one that was queued later.
     pub unordered: u64,
 }
 
@@ -194,7 +193,7 @@ pub enum ReplayError {
     #[error("{path}: nothing to replay: {reason}")]
     Nothing {
         path: String,
-        /// What the trace has instead.
+        /// The content of the trace.
         reason: String,
     },
     #[error(transparent)]
@@ -228,7 +227,7 @@ pub fn replay(plan: &ReplayPlan, control: &Control) -> Result<Replayed, ReplayEr
         counts.iter_mut().zip(&end.counts).for_each(|(all, mine)| all.merge(mine));
         totals.add(&end.totals);
     }
-    // If the replay ended early, the reader reads on without a receiver: do not wait for it.
+    // If the replay ended early, the reader continues without a receiver: do not wait for it.
     if !control.stop.is_asked() && plan.duration_ns.is_none() {
         let fed = feed.join().map_err(|_| ReplayError::Nothing {
             path: plan.trace.display().to_string(),

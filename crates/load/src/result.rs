@@ -38,7 +38,7 @@ pub struct JobResult {
     pub directions: Option<Box<Directions>>,
     /// The flushes after writes (not the requests of a job of type `flush`).
     pub flushes: DirectionResult,
-    /// The reads after the window that check what was written, and the nanoseconds that they took. No other figure
+    /// The reads after the window that check the written data, and the nanoseconds that they took. No other figure
     /// counts them.
     pub read_back: DirectionResult,
     pub read_back_ns: u64,
@@ -244,8 +244,7 @@ pub struct ShardResult {
     pub elapsed_ns: u64,
     /// Results of the jobs that ran on the shard, in the order of the plan.
     pub jobs: Vec<JobResult>,
-    /// What kept the window of each disk from being larger at the end of the measured window, by the disk's number; empty
-    /// where that was not asked.
+    /// The limit of each disk's window at the end of the measured window, by disk number; empty if unknown.
     pub window_limits: Vec<WindowLimit>,
 }
 
@@ -253,12 +252,12 @@ pub struct ShardResult {
 pub struct RunResult {
     pub shards: Vec<ShardResult>,
     pub backend: Option<Choice>,
-    /// How steady the run was, if asked for: of several stages, the first that was not steady, or else the last.
+    /// The steadiness of the run, if requested: of several stages, the first that was not steady, or else the last.
     pub steady: Option<Steady>,
 }
 
 impl RunResult {
-    /// Returns the job `name` summed over all shards; an empty result if there is no such job.
+    /// Returns the job `name` summed over all shards, or an empty result if there is no such job.
     pub fn total(&self, name: &str) -> JobResult {
         let mut total = JobResult { name: name.to_owned(), ..JobResult::default() };
         self.shards.iter().flat_map(|s| &s.jobs).filter(|j| j.name == name).for_each(|j| total.merge(j));

@@ -4,12 +4,12 @@
 //! [`super::crew`] makes shards wait for each other, and [`super::job`] chooses the next request.
 //!
 //! **How.** Each turn parks the reactor until a completion, a timer or the end of the window; counts completions; and
-//! sends what is due. A fiber ends when its job has reached a limit. A shard without fibers continues to turn while
+//! sends due requests. A fiber ends when its job has reached a limit. A shard without fibers continues to turn while
 //! others have some, because it may serve their requests.
 //!
 //! Fibers of CPU jobs queue for slices; each turn of the loop runs one slice, so completions wait for at most one
 //! slice. Files are removed on a helper thread ([`super::unlink`]). A flush after writes is a request whose tag names
-//! no buffer. After the window, jobs that verify read back what they wrote.
+//! no buffer. After the window, jobs that verify read their writes back.
 //!
 //! **Limits.** A fiber whose request finds the shard's table full counts an error and tries again a millisecond later.
 //!
@@ -77,11 +77,11 @@ struct Runner<'a> {
     /// Fibers that wait for a slice of CPU time.
     slices: VecDeque<u32>,
     unlinker: Option<Unlinker>,
-    /// Requests of this shard's fibers that are under way.
+    /// Requests of this shard's fibers in flight.
     outstanding: u64,
     begin_ns: u64,
     end_ns: u64,
-    /// Length of the intervals; 0: none.
+    /// Length of the intervals; 0 for none.
     interval_ns: u64,
     /// When the current interval ends.
     mark_ns: u64,
@@ -241,19 +241,19 @@ impl Runner<'_> {
         }
 
         if !self.counting {
-            // The run ended in the warm-up: only jobs that had done their work were measured.
+            // The run ended in the warm-up: only jobs that had ended by then were measured.
             self.begin_counting(self.end_ns);
             cpu_begin_ns = rusage::thread_cpu_ns();
         }
 
         let cpu_ns = rusage::thread_cpu_ns().saturating_sub(cpu_begin_ns);
-        // While the load is still there.
+        // Read the limits while the load still exists.
         let disks = (0..plan.topology.disks()).filter_map(|number| plan.topology.disk(number));
         let window_limits = disks.map(|disk| disk.snapshot().window_limit).collect();
         self.finish(cpu_ns, window_limits, done, member)
     }
 
-    /// Returns until when the shard may sleep.
+    /// Returns the time until which the shard may sleep.
     fn wake_ns(&self, now_ns: u64) -> u64 {
         if !self.slices.is_empty() {
             // Not in the past: the backend then still checks for completions.
@@ -263,7 +263,7 @@ impl Runner<'_> {
         wake_ns.min(now_ns.saturating_add(LOOK_UP_NS)).min(self.end_ns)
     }
 
-    /// Returns whether this shard has nothing under way and nothing to send later.
+    /// Returns whether this shard has nothing in flight and nothing to send later.
     fn is_idle(&self) -> bool {
         self.outstanding == 0 && (self.timers.is_empty() || !self.running)
     }
@@ -336,8 +336,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Holds a fiber whose job is to pause. With the last one, when nothing is under way, the pause of all begins. Returns
-    /// whether the fiber is held.
+    /// Holds a fiber whose job must pause. If nothing is in flight any more, begins the pause. Returns whether the
+    /// fiber is held.
     fn hold_for_pause(&mut self, at: usize, now_ns: u64) -> bool {
         let job = &mut self.jobs[self.fibers[at].job];
         let Some(pauses) = &mut job.pauses else { return false };
@@ -418,7 +418,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Sets a timer for a fiber. A job that ends before the timer's time wakes the fiber then.
+    /// Sets a timer for a fiber. If the job ends earlier, the timer fires at that end.
     fn set_timer(&mut self, at: usize, at_ns: u64, then: Then) {
         let fiber = &mut self.fibers[at];
         fiber.then = then;
@@ -495,7 +495,7 @@ impl Runner<'_> {
         self.has_ended(at, Ok(0), now_ns.saturating_add(spent_ns));
     }
 
-    /// Counts the end of something other than a request of the reactor, and continues its fiber.
+    /// Counts the end of a removal or a slice, and continues its fiber.
     fn has_ended(&mut self, at: usize, result: OpResult, now_ns: u64) {
         let fiber = &mut self.fibers[at];
         if self.running {
@@ -533,7 +533,7 @@ impl Runner<'_> {
             let (in_queue, in_device) = stats.map_or((0, 0), |s| (u64::from(s.queued), u64::from(s.in_flight)));
             let live = LiveJob { name: job.spec.name.clone(), in_queue, in_device, ..LiveJob::default() };
             if !is_counting {
-                // What the warm-up counts is dropped at its end.
+                // The counts of the warm-up are dropped at its end.
                 return Slot { job: live, latency_sum_ns: 0, recent: since(before, &Histogram::default()) };
             }
             let (requests, bytes, errors) = (job.result.requests, job.result.bytes, job.result.errors);
@@ -548,7 +548,7 @@ impl Runner<'_> {
     }
 }
 
-/// Counts (at `counted_ns`, while the run lasts) and verifies a completion of a job that keeps records of its requests.
+/// Verifies a completion of a job that keeps records of its requests. Counts it at `counted_ns`, while the run lasts.
 fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Done, counted_ns: Option<u64>) {
     let Work::Special(special) = &mut job.work else { return };
     let Some(sent) = fiber.sent.get(number) else {

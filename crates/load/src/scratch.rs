@@ -114,7 +114,7 @@ impl Scratch {
         self.files.iter().find(|(made, _)| *made == path).map(|(_, file)| file)
     }
 
-    /// Creates an empty file named `name`, which must not exist, unless it was made here: then it is left as it is.
+    /// Creates an empty file named `name`. A file made here is left as it is; any other must not exist.
     pub fn create(&mut self, name: &str) -> Result<PathBuf, ScratchError> {
         let path = self.directory.join(name);
         if self.has_made(name) {
@@ -126,7 +126,7 @@ impl Scratch {
         // leftover. The mark comes after the lock: a file with a mark and without a lock is a leftover.
         if file.try_lock().is_ok() && !self.keep {
             let process = std::process::id().to_string();
-            // Without attributes a leftover stays, and is reported.
+            // Without attributes, a leftover stays and is reported.
             let _ = rustix::fs::fsetxattr(&file, MARK, process.as_bytes(), rustix::fs::XattrFlags::empty());
         }
         self.files.push((path.clone(), file));
@@ -153,8 +153,8 @@ impl Scratch {
         }
     }
 
-    /// Lets other opened handles of the files be locked as well, for runs that name one of the files as their storage.
-    /// The files still count as in use.
+    /// Lets other handles of the files be locked as well, for runs that name one of the files as their storage. The
+    /// files still count as in use.
     pub fn share(&self) {
         for (_, file) in &self.files {
             // If the file system has no locks, there is none to share.
@@ -174,8 +174,8 @@ impl Scratch {
         std::fs::remove_file(&path).map_err(failed)
     }
 
-    /// Fills those of `files` (path, length in bytes) that do not have their length yet with data that does not compress,
-    /// by direct I/O, without scheduling.
+    /// Fills each of `files` (path, length in bytes) that does not have its length yet with data that does not
+    /// compress, by direct I/O, without scheduling.
     ///
     /// # Errors
     /// [`ScratchError::Fill`]. A stop of `control` is no error, but leaves files only partly filled.
@@ -220,7 +220,7 @@ fn remove_leftover(path: &Path) -> bool {
     if process_of(&file).is_none() || file.try_lock().is_err() {
         return false;
     }
-    // Another run may have removed it since, and made its own.
+    // Another run may have removed it since, and created its own.
     let same = |one: std::fs::Metadata, other: std::fs::Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
     let is_there = file.metadata().ok().zip(path.symlink_metadata().ok()).is_some_and(|(one, other)| same(one, other));
     is_there && std::fs::remove_file(path).is_ok()

@@ -126,7 +126,7 @@ fn differences(before: &[Totals], now: &[Totals]) -> Vec<Totals> {
     pairs.map(difference).collect()
 }
 
-/// Watches `board` until the run is steady, then calls `end`; or until the sender of `over` is gone.
+/// Watches `board` until the run is steady, then calls `end`; or until the sender of `over` is dropped.
 pub(super) fn watch(stop: &SteadyStop, board: &Board, over: &Receiver<()>, end: impl FnOnce()) -> Steady {
     let mut samples = VecDeque::new();
     let mut before = Vec::new();

@@ -8,8 +8,8 @@
 //! Each field has 8 bytes, numbers little-endian.
 //!
 //! [`Stamps`] counts events: each write, its end, each read. The number of a write's beginning is its generation. For
-//! each block (the smallest unit that requests write) [`Stamps`] keeps the last settled write; a block with requests
-//! under way has a list of the writes that a read may see.
+//! each block (the smallest unit that requests write) [`Stamps`] keeps the last settled write; a block with requests in
+//! flight has a list of the writes that a read may see.
 //!
 //! A read may see a write unless another write began after that write's end and was acknowledged before the read
 //! began. So overlapping writes to a block, and a write that overlaps the read, are right either way, also sector by
@@ -21,7 +21,7 @@
 //! * *misdirected*: a good stamp of another offset or identity;
 //! * *foreign*: no stamp, or the stamp of a write that was never made.
 //!
-//! **Limits.** 8 bytes of memory per block; more than 1 GiB in all is refused. Blocks with requests under way take some
+//! **Limits.** 8 bytes of memory per block; more than 1 GiB in all is refused. Blocks with requests in flight take some
 //! 100 bytes more until they are quiet. One [`Stamps`] must know all writers of its region: shards that write to the
 //! same region cannot verify. Data written before a crash is not judged.
 //!
@@ -83,7 +83,7 @@ pub(super) struct Stamps {
     busy: HashMap<u64, Busy>,
 }
 
-/// A block with requests under way, or with more than one visible write.
+/// A block with requests in flight, or with more than one visible write.
 #[derive(Clone, Debug)]
 struct Busy {
     /// Writes in the order of their beginnings; the first is the settled one.
@@ -95,7 +95,7 @@ struct Busy {
 struct Write {
     /// Number of the event that began the write.
     generation: u64,
-    /// Number of the event that ended the write; `None` while the write is under way.
+    /// Number of the event that ended the write; `None` while the write is in flight.
     ended: Option<u64>,
     /// Whether the write replaced earlier ones. A failed write may not have.
     is_certain: bool,

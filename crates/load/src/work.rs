@@ -1,17 +1,17 @@
-//! What a job's fibers do: chooses the next request of jobs that mix kinds, lengths or positions.
+//! The work of a job's fibers: chooses the next request of jobs that mix kinds, lengths or positions.
 //!
 //! **Why.** Most jobs send requests of one length and one kind; some mix kinds and lengths, flush, prefer popular
-//! positions, or verify what they read. The simple jobs must not pay for the others.
+//! positions, or verify their reads. The simple jobs must not pay for the others.
 //!
 //! **How.** [`Work::Plain`] is the simple kind: its request is made from three numbers, and no record of it is kept.
-//! Everything else about requests is in [`Special`], which records what it sent. Kinds of a mix alternate so that the
-//! proportion is exact at any moment (the error of each choice is carried to the next); lengths and positions are drawn
-//! by the seeded generator. A position is aligned to the request's own length. Reads and writes follow the last request
-//! of their own direction, as in fio.
+//! All other requests are chosen by [`Special`], which records them. Kinds of a mix alternate so that the proportion is
+//! exact at any moment (the error of each choice is carried to the next); lengths and positions are drawn by the seeded
+//! generator. A position is aligned to the request's own length. Reads and writes follow the last request of their own
+//! direction, as in fio.
 //!
 //! **Limits.** A sequential job of several lengths continues after its last request, whatever that one's length.
-//! Requests of a job with several regions go to them in turn. Requests that follow one another leave no trace in the
-//! map of drawn positions, as in fio.
+//! Requests of a job with several regions go to them in turn. Sequential requests do not mark the map of drawn
+//! positions, as in fio.
 //!
 //! **Example.** With `read_pct` 70 the first ten requests are w r r w r r w r r r: seven reads in every ten.
 
@@ -43,7 +43,7 @@ pub(super) enum Work {
     },
 }
 
-/// A request of a [`Special`] job that is under way.
+/// A request of a [`Special`] job in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     /// Number of the region: 0 is the job's target, the others are its further ones.
@@ -102,8 +102,8 @@ pub(super) struct Special {
     sizes: [Vec<(f64, u32)>; 2],
     /// Length that a picked position stands for: the shortest.
     unit_bytes: u64,
-    /// Ends of the last read and the last write in each region, from its begin; of sequential jobs before the first:
-    /// where it begins.
+    /// Ends of the last read and the last write in each region, from its beginning. Before the first request of a
+    /// sequential job: its start.
     ends: Vec<[u64; 2]>,
     /// Region of the next request.
     turn: usize,
@@ -169,7 +169,7 @@ impl Special {
     }
 
     /// Returns the offset in region `at` of `region_bytes` for a read or a write of `len_bytes` (that fits in it), and
-    /// its length: less where a map has positions that other requests took.
+    /// its length, which is less if a map has positions that other requests took.
     fn place(
         &mut self,
         spec: &JobSpec,
@@ -206,7 +206,7 @@ impl Special {
         if let Some(ends) = self.ends.get_mut(at) {
             ends[direction] = offset + len_bytes;
         }
-        // At most the length that was asked for.
+        // The length is at most the requested one.
         (offset, len_bytes as u32)
     }
 
@@ -243,13 +243,13 @@ impl Special {
     }
 }
 
-/// Returns whether a request is among `pct` in a hundred. Draws only where that is open.
+/// Returns whether a request is among `pct` in a hundred. Draws only if both are possible.
 fn is_within(pct: u8, rng: &mut Rng) -> bool {
     pct >= 100 || (pct > 0 && rng.below(100) < u64::from(pct))
 }
 
 /// Returns the offset of a sequential request of `len_bytes` after one that ended at `end`, with `step_bytes` between
-/// them. As in fio a job that reaches an end of the region goes on at the other.
+/// them. As in fio, a job that reaches one end of the region continues at the other.
 fn next_in_line(end: u64, step_bytes: i64, region_bytes: u64, len_bytes: u64) -> u64 {
     let last = region_bytes.saturating_sub(len_bytes);
     if end == 0 {

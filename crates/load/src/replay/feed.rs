@@ -3,7 +3,7 @@
 //! **Why.** Shards must neither wait for a file nor hold a whole trace.
 //!
 //! **How.** A thread reads, puts requests in order and sends them in batches through bounded channels, so it is never
-//! far ahead. Every shard first gets an empty batch when the first request is there, so all can begin together. Before
+//! far ahead. When the first request arrives, every shard gets an empty batch, so that all can begin together. Before
 //! the reader waits for a full channel, it sends its batches for the other shards.
 //!
 //! **Limits.** A shard that takes no batches for long stops the reader, and so in the end the others. When all shards
@@ -29,7 +29,7 @@ pub(super) type Batches = Receiver<Vec<Arrival>>;
 /// The reader's thread. Returns the number of requests that came out of order.
 type Feed = JoinHandle<Result<u64, TraceError>>;
 
-/// Starts to read. Returns the channel of each shard.
+/// Starts the reader. Returns it, and the channel of each shard.
 pub(super) fn start(plan: &ReplayPlan) -> (Feed, HashMap<u16, Batches>) {
     let (mut lanes, mut receivers) = (Vec::new(), HashMap::new());
     for shard in 0..plan.topology.shards() {

@@ -7,7 +7,7 @@
 //! file. Beyond the end of the target they wrap: the position modulo the target's length. A request that would cross
 //! the end is moved down until it fits. The beginning is rounded down, the end up, to the target's alignment.
 //!
-//! **Limits.** After wrapping, files overlap; [`Places::total_bytes`] tells beforehand.
+//! **Limits.** After wrapping, files overlap; [`Places::total_bytes`] is the length that avoids this.
 //!
 //! **Example.**
 //!

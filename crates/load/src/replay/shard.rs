@@ -7,8 +7,8 @@
 //! requests that are due. Buffers are kept by power-of-two length for reuse; written data is random, and differs for
 //! each write.
 //!
-//! **Limits.** An idle shard checks for new requests every [`FEED_LOOK_NS`]. [`super`] names the bounds on requests
-//! under way.
+//! **Limits.** An idle shard checks for new requests every [`FEED_LOOK_NS`]. [`super`] names the bounds on requests in
+//! flight.
 //!
 //! **Example.** See [`super::super::replay`].
 
@@ -58,7 +58,7 @@ pub(super) struct ShardEnd {
     pub(super) totals: ReplayTotals,
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Clone, Copy, Default)]
 struct Flight {
     class: usize,
@@ -113,7 +113,7 @@ pub(super) fn run(
 ) -> Result<ShardEnd, LoadError> {
     let member = Member::new(crew, reactor.wake_handle());
     let places = open(&mut reactor, plan);
-    // The first batch says that there is something to read; a closed channel, that there is nothing.
+    // The first batch shows that the trace has requests; a closed channel, that it has none.
     let first = batches.as_ref().and_then(|batches| batches.recv().ok());
     // A shard that failed must still arrive at the start, or the others wait for ever.
     if places.is_err() {
@@ -249,10 +249,10 @@ impl Runner<'_> {
         self.batches = None;
     }
 
-    /// Returns until when the shard may sleep.
+    /// Returns the time until which the shard may sleep.
     fn wake_ns(&self, now_ns: u64) -> u64 {
         let next_ns = match self.pending.front() {
-            // Nothing to time: a completion makes room.
+            // No timer is needed: a completion makes room.
             Some(_) if self.retry_ns <= now_ns && !self.has_room() => u64::MAX,
             Some(arrival) => self.due_ns(arrival).max(self.retry_ns),
             None if self.batches.is_some() => now_ns.saturating_add(FEED_LOOK_NS),
@@ -315,7 +315,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Sends a request, or counts why not. Returns `false` if the shard's table has no room for it.
+    /// Sends a request, or counts why it is not sent. Returns `false` if the shard's table has no room for it.
     fn send(&mut self, arrival: &Arrival, due_ns: u64, now_ns: u64) -> bool {
         if self.plan.reads_only && arrival.op != Op::Read {
             self.totals.not_allowed += 1;
@@ -519,7 +519,7 @@ impl Runner<'_> {
         let [read_bytes, written_bytes] = self.asked_bytes;
         self.control.traffic.add_read(read_bytes);
         self.control.traffic.add_written(written_bytes);
-        // Its load is over by now.
+        // The load is over by now, so the windows' limits say nothing.
         let window_limits = Vec::new();
         let result = ShardResult { shard, cpu_ns: self.cpu_ns, elapsed_ns, jobs: self.results, window_limits };
         ShardEnd { result, counts: self.counts, totals: self.totals }

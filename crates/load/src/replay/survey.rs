@@ -1,10 +1,11 @@
-//! A survey of a trace: what a replay must know before it begins.
+//! A survey of a trace: the facts that a replay needs before it begins.
 //!
-//! **Why.** Classes and files must be created, space must be found, and what cannot be replayed must be refused before
-//! the target changes.
+//! **Why.** Classes and files must be created, space must be found, and a trace that cannot be replayed must be refused
+//! before the target changes.
 //!
-//! **How.** Reads all requests in order of their beginnings, and keeps sums and the used part of each file. What can be
-//! read only once (a FIFO, a pipe) is copied meanwhile to a temporary file without a name, for the second reading.
+//! **How.** Reads all requests in order of their beginnings, and keeps sums and the used part of each file. A trace
+//! that can be read only once (a FIFO, a pipe) is copied meanwhile to a temporary file without a name, for the second
+//! reading.
 //!
 //! **Limits.** At most [`REGIONS_MAX`] files; later ones share the place of the first.
 //!
@@ -84,7 +85,7 @@ impl Survey {
         Ok(Survey { trace, counts: arrivals, sums, copy })
     }
 
-    /// Reads the trace at `path`, of which this is the survey, once more.
+    /// Reads the surveyed trace, at `path`, again.
     pub(super) fn read_again(&self, path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
         let Some(copy) = &self.copy else { return plimsoll_observe::trace::read(path, visit) };
         let mut input: &File = copy;

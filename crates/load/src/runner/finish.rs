@@ -1,14 +1,14 @@
-//! The end of a run on a shard: takes the results, drains requests under way, and reads back what was written.
+//! The end of a run on a shard: takes the results, drains requests in flight, and reads the writes back.
 //!
 //! **Why.** Completions after the window must not count, but must arrive before buffers and files are removed. And a
 //! write that a disk acknowledged is worth nothing if it cannot be read.
 //!
-//! **How.** [`Runner::finish`] takes the figures first. Then it waits for requests under way; then jobs that verify
+//! **How.** [`Runner::finish`] takes the figures first. Then it waits for requests in flight; then jobs that verify
 //! read the part of the file that they wrote, with all their fibers, and check every block. The shard serves others
 //! until all rest.
 //!
-//! **Limits.** Reading back is counted apart, takes as long as it takes, and is left out if the run was stopped. A read
-//! that fails there counts as an error of the job.
+//! **Limits.** Reading back is counted apart, has no time limit, and is left out if the run was stopped. A read that
+//! fails there counts as an error of the job.
 //!
 //! **Example.** See [`super::super::run`].
 
@@ -98,7 +98,7 @@ impl Runner<'_> {
             if fiber.has_ended || job.ended_ns.is_some() {
                 continue;
             }
-            // The request under way was due one period before the next.
+            // The request in flight was due one period before the next.
             let next_ns = fiber.due_ns.saturating_add(if fiber.outstanding > 0 { period_ns as u64 } else { 0 });
             let unsent = due_by(end_ns, next_ns, period_ns).saturating_mul(fiber.buffers.len() as u64);
             let unsent = unsent.min(left[fiber.job]);
@@ -114,10 +114,10 @@ impl Runner<'_> {
         }
     }
 
-    /// Waits for requests under way: no write may land in a file that is being removed.
+    /// Waits for requests in flight: no write may land in a file that is being removed.
     fn drain(&mut self, done: &mut Vec<Done>) -> Result<(), LoadError> {
         while let Some(at) = self.slices.pop_front() {
-            // This slice will not run any more.
+            // This slice will not run.
             self.has_ended(at as usize, Ok(0), self.end_ns);
         }
 

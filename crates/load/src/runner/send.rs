@@ -1,10 +1,9 @@
 //! Sends the requests of fibers.
 //!
-//! **Why.** The hot path of plain jobs stands beside the path of all other jobs, so a reader can see what the hot path
-//! leaves out.
+//! **Why.** The hot path of plain jobs stands beside the path of all other jobs, so a reader can compare them.
 //!
 //! **How.** [`Runner::send`] sends a fiber's whole batch. If the table had no room for any of it, the fiber tries again
-//! later; a fiber with nothing under way and nothing to try again ends.
+//! later; a fiber with nothing in flight and nothing to retry ends.
 //!
 //! **Limits.** A batch that was refused in part is not completed later: the fiber continues when the accepted part has
 //! come back.
@@ -156,7 +155,7 @@ impl Runner<'_> {
 
         let kind = RequestKind::Sync { data_only: spec.flush_data_only };
         let mut request = job.request(kind, job.target.offset, Data::None, ((at as u64) << 32) | FLUSH);
-        // The file of the last write.
+        // Flush the file of the last write.
         request.file = job.file_of(fiber.sent.last().map_or(0, |sent| sent.region)).clone();
 
         match self.reactor.submit(request) {
