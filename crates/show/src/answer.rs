@@ -1,15 +1,15 @@
-//! The answer of a command that judges: what stands before every table, in at most three lines.
+//! The answer of a command that judges: at most three lines, before all tables.
 //!
 //! # Why
-//! A reader wants the verdict, how sure it is, and what would make it surer; the evidence comes below.
+//! A reader wants the verdict, its confidence, and how to raise that; the evidence comes below.
 //!
 //! # How it works
-//! [`Answer::lines`] gives the verdict, the figure with its interval, and the confidence with what lowers it a line
-//! each; if one is too long for its line, all three flow into one paragraph. A paragraph of more than three lines is
-//! cut, since the evidence below has it all.
+//! [`Answer::lines`] returns the verdict, the figure with its interval, and the confidence with its reasons, a line
+//! each; if one is too long for its line, all three form one paragraph. A paragraph of more than three lines is cut,
+//! since the evidence below has it all.
 //!
 //! # Limits
-//! One answer a command: of several disks or jobs it is about the one that needs attention most.
+//! One answer for each command: with several disks or jobs, it is about the one that needs attention most.
 //!
 //! # Example
 //! ```
@@ -19,7 +19,7 @@
 //! assert_eq!(answer.lines(30), ["saturated: the disk is the", "limiter. 13.6 GB/s. known to", "10 %"]);
 //! ```
 
-/// Most lines.
+/// Most lines of an answer.
 pub const LINES_MAX: usize = 3;
 
 /// The weight of a state; the state itself is in words.
@@ -37,7 +37,7 @@ pub enum Mood {
 }
 
 impl Mood {
-    /// Returns what follows the class of an element on a page.
+    /// Returns the suffix of an element's class on a page.
     pub(crate) const fn class(self) -> &'static str {
         match self {
             Mood::Quiet => "",
@@ -48,12 +48,12 @@ impl Mood {
     }
 }
 
-/// What a command concludes.
+/// The conclusion of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub mood: Mood,
-    /// The verdict, the figure with its interval, and the confidence with what lowers it, without a full stop; an empty
-    /// one is left out.
+    /// The verdict, the figure with its interval, and the confidence with its reasons, without full stops. Empty parts
+    /// are left out.
     parts: [String; LINES_MAX],
 }
 
@@ -97,7 +97,7 @@ impl Answer {
     }
 }
 
-/// Returns a clause as the begin of a sentence.
+/// Returns `text` with its first letter in upper case.
 pub fn upper_first(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())

@@ -4,7 +4,7 @@
 //! Results of different commands stand on one page and look alike there.
 //!
 //! # How it works
-//! [`answer`] is what a command concludes; [`table`] holds rows and columns, and renders CSV; [`page`] renders HTML
+//! [`answer`] holds a command's conclusion; [`table`] holds rows and columns, and renders CSV; [`page`] renders HTML
 //! from sections of tables, texts and tiles; [`plot`] renders SVG of curves and bars.
 //!
 //! # Limits

@@ -111,7 +111,7 @@ pub fn html_of_parts(title: &str, parts: &[Part]) -> String {
     )
 }
 
-/// Returns links to all sections, or to all parts; nothing for a page of few sections.
+/// Returns links to all sections, or to all parts, or nothing for a page of few sections.
 fn contents(parts: &[Part]) -> String {
     let links: Vec<(String, &str)> = match parts {
         [part] if part.sections.len() < CONTENTS_FROM => Vec::new(),

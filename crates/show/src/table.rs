@@ -37,7 +37,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Returns a table of these rows; an empty caption for none.
+    /// Returns a table of these rows. An empty caption means none.
     pub fn new<H, R>(caption: impl Into<String>, headers: H, rows: R) -> Table
     where
         H: IntoIterator<Item: Into<String>>,
@@ -72,12 +72,12 @@ fn line(cells: impl Iterator<Item = String>) -> String {
     cells.collect::<Vec<_>>().join(",") + "\n"
 }
 
-/// Prints a number with `decimals` decimals; empty for `None`.
+/// Formats a number with `decimals` decimals; `None` gives an empty text.
 pub fn fixed(value: impl Into<Option<f64>>, decimals: usize) -> String {
     value.into().map_or_else(String::new, |value| format!("{value:.decimals$}"))
 }
 
-/// Prints a value; empty for `None`.
+/// Formats a value; `None` gives an empty text.
 pub fn known(value: Option<impl Display>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }

@@ -1,7 +1,7 @@
 //! Tiles: things with a state each, such as the disks of a host.
 //!
 //! # Why
-//! A reader who looks at a page from across the room wants one word for each disk, and the reason beside it.
+//! A reader across the room needs one word for each disk, and the reason beside it.
 //!
 //! # How it works
 //! A [`Tile`] has a name, a state in words, a sentence, some figures, and a line of recent values. Its colour only

@@ -1,8 +1,8 @@
 //! A picture in words, for readers who cannot see it.
 //!
 //! # Why
-//! "Chart" is no alternative to a chart. Its message is where values begin and end, and how low and how high they
-//! reach.
+//! The message of a chart is where its values begin and end, and how low and how high they reach. The word "chart" does
+//! not convey it.
 //!
 //! # How it works
 //! [`words`] names each chart with its axes and, for each layer, its extremes and their positions.

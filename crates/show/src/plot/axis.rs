@@ -30,7 +30,7 @@ const LARGEST: f64 = 1e100;
 const PADDING: f64 = 0.025;
 
 impl Scale {
-    /// Returns the place of a value; `None` if the axis cannot show it.
+    /// Returns the place of a value, or `None` if the axis cannot show it.
     pub(super) fn place(self, value: f64) -> Option<f64> {
         let is_shown = match self {
             Scale::Linear => value.abs() <= LARGEST,
@@ -153,12 +153,13 @@ impl<'a> Ruler<'a> {
         Ruler { axis, span, start_px, end_px }
     }
 
-    /// Returns where a value is drawn; `None` if the axis cannot show it.
+    /// Returns the position of a value, or `None` if the axis cannot show it.
     pub(super) fn px(&self, value: f64) -> Option<f64> {
         self.axis.scale.place(value).map(|place| self.place_px(place))
     }
 
-    /// Returns where a value is drawn, at an end of the axis if the axis cannot show it; `None` if it is no number.
+    /// Returns the position of a value, or an end of the axis if that cannot show it; `None` if the value is not a
+    /// number.
     pub(super) fn px_or_end(&self, value: f64) -> Option<f64> {
         let end = if value > 1.0 { self.end_px } else { self.start_px };
         (!value.is_nan()).then(|| self.px(value).unwrap_or(end))

@@ -21,12 +21,12 @@ use super::style::{MARK_STROKE, Styles};
 use super::text::{shortened, text_width_px};
 use super::{Chart, Layer, WIDTH, labels};
 
-/// Greatest width of the names at the left.
+/// Greatest width of the names at the left, in pixels.
 pub(super) const NAME_WIDTH_MAX: f64 = 340.0;
 
 const FONT_SIZE: f64 = 12.0;
 const BAR_HEIGHT: f64 = 10.0;
-/// Smallest height of a row, so that names do not meet.
+/// Smallest height of a row, so that names do not overlap.
 const ROW_LEAST: f64 = 15.0;
 const ROW_GAP: f64 = 7.0;
 

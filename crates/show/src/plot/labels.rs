@@ -12,7 +12,7 @@
 //!
 //! # Limits
 //! There are [`ROWS_MAX`] rows of flags, and a line of text for each horizontal mark as far as the lines fit beside the
-//! plot. Where a label finds no room, its mark still stays.
+//! plot. If there is no room for a label, its mark is drawn without it.
 //!
 //! # Example
 //! Three marks close to each other: the rightmost has the lowest flag, the others stand above it, each on its staff.
@@ -78,7 +78,7 @@ fn draw_key(canvas: &mut Canvas, chart: &Chart, name: &str, style: Style, x: f64
     }
 }
 
-/// Returns where a band begins and ends; `None` if it is empty or no range at all.
+/// Returns the positions of a band's ends, or `None` if the ends are not a range.
 pub(super) fn band_px(x: &Ruler<'_>, from: f64, to: f64) -> Option<(f64, f64)> {
     if from <= to { Some((x.px_or_end(from)?, x.px_or_end(to)?)) } else { None }
 }
