@@ -74,7 +74,7 @@ impl Buckets {
         self.ends.last().map_or(0.0, |end| end.2)
     }
 
-    /// Returns the latency below which the part `share` of the requests lies; 0 without requests.
+    /// Returns the latency below which the part `share` of the requests lies, or 0 without requests.
     pub fn quantile_ns(&self, share: f64) -> f64 {
         let wanted = share * self.count();
         let at = self.ends.partition_point(|end| end.2 < wanted).min(self.ends.len().saturating_sub(1));
@@ -118,7 +118,7 @@ pub struct QuantileDifference {
     pub effective_counts: (f64, f64),
 }
 
-/// Compares the quantile `share` (0 to 1) of two sides. Returns `None` if one side has no latencies.
+/// Compares the quantile `share` (0 to 1) of two sides. Returns `None` if a side has no latencies.
 pub fn compare(base: &Latencies, other: &Latencies, share: f64, rng: &mut Rng) -> Option<QuantileDifference> {
     let (base_ns, other_ns) = (base.all.quantile_ns(share), other.all.quantile_ns(share));
     if base_ns <= 0.0 || other_ns <= 0.0 {
@@ -176,7 +176,7 @@ fn resample(side: &Latencies, share: f64, rng: &mut Rng) -> Option<Resampled> {
     Some(Resampled { draws, estimate })
 }
 
-/// Returns the standard error of the logarithm of a quantile from its scatter over runs; 0 for a single run.
+/// Returns the standard error of the logarithm of a quantile from its scatter over runs, or 0 for a single run.
 fn error_of_runs(runs: &[Buckets], share: f64) -> f64 {
     let values: Vec<f64> = runs.iter().map(|run| run.quantile_ns(share).ln()).collect();
     if values.len() < 2 {

@@ -34,7 +34,7 @@ const DEPTH_TOLERANCE: f64 = 0.005;
 /// Fewest samples whose first and last third are compared.
 const SAMPLES_FOR_THIRDS: usize = 6;
 
-/// Fewest samples in which a transient is looked for.
+/// Fewest samples in which a transient is sought.
 const SAMPLES_FOR_TRANSIENT: usize = 4;
 
 /// Standard deviations from the median of the second half beyond which a sample is clipped to that distance: one stall
@@ -132,7 +132,7 @@ pub fn student_t(freedom: f64) -> f64 {
 pub struct Settled {
     /// Index of the first sample that counts; at most half of all.
     pub index: usize,
-    /// False if the transient seems to last beyond the first half, or the rest still drifts.
+    /// False if the transient seems to last beyond the first half, or if the rest still drifts.
     pub is_settled: bool,
 }
 
@@ -155,8 +155,8 @@ pub fn settled_from(samples: &[f64]) -> Settled {
     Settled { index, is_settled: !is_at_bound && !drifts(rest) }
 }
 
-/// Returns whether the first `index` samples are unlike the rest. To leave out samples that are off by chance makes the
-/// interval of the rest too narrow.
+/// Returns whether the first `index` samples are unlike the rest. Leaving out samples that are off by chance would make
+/// the interval of the rest too narrow.
 fn is_transient(samples: &[f64], index: usize) -> bool {
     let Some((before, rest)) = samples.split_at_checked(index) else { return false };
     let deviation = (deviation_pct(rest) / 100.0).max(DEVIATION_MIN) * mean(rest).abs();
@@ -230,8 +230,8 @@ fn squared_positions(count: usize) -> f64 {
     count * (count * count - 1.0) / 12.0
 }
 
-/// Returns the standard deviation of the samples (with n - 1) in per cent of their mean; 0 for fewer than two samples
-/// or a mean of 0.
+/// Returns the standard deviation of the samples (with n - 1) in per cent of their mean, or 0 for fewer than two
+/// samples or a mean of 0.
 pub fn deviation_pct(samples: &[f64]) -> f64 {
     let mean = mean(samples);
     if samples.len() < 2 || mean <= 0.0 {
@@ -297,12 +297,12 @@ fn best_rate(points: &[DepthPoint]) -> f64 {
     points.iter().map(|point| point.rate).fold(0.0, f64::max)
 }
 
-/// Returns the mean; 0 for no samples.
+/// Returns the mean, or 0 for no samples.
 pub fn mean(samples: &[f64]) -> f64 {
     if samples.is_empty() { 0.0 } else { samples.iter().sum::<f64>() / samples.len() as f64 }
 }
 
-/// Returns the middle value, or the mean of the middle two; `None` for no samples.
+/// Returns the middle value, or the mean of the middle two, or `None` for no samples.
 pub fn median(samples: &[f64]) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);

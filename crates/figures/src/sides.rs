@@ -1,4 +1,4 @@
-//! Two series of times with their histograms: mean, median and p99, and whether chance explains how they differ.
+//! Two series of times with their histograms: mean, median and p99, and whether chance explains the difference.
 //!
 //! # Why
 //! Results of runs are compared, and so are traces, stage by stage. Both use the same statistics.

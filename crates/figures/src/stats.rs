@@ -12,8 +12,8 @@
 //!   correlation, the second errs less in short series.
 //! * [`of_runs`]: several runs of a side. The standard error is the larger of the one from the intervals in the runs
 //!   and the one from the scatter of the runs.
-//! * [`ratio_interval`]: how many times the other figure is the base, by the logarithm of the ratio. Figures of disks are
-//!   above 0, and so is each ratio of them: an interval of the difference would reach below -100 % of the base.
+//! * [`ratio_interval`]: how many times the other figure is the base, by the logarithm of the ratio. Figures of disks
+//!   are above 0, and so are their ratios: an interval of the difference would reach below -100 % of the base.
 //! * [`p_of_difference`]: Welch's test (The Generalization of "Student's" Problem, Biometrika 34, 1947).
 //! * [`hochberg`]: p values of many comparisons at once (Hochberg: A Sharper Bonferroni Procedure for Multiple Tests of
 //!   Significance, Biometrika 75, 1988). It suits figures that rise and fall together, as those of one job do.
@@ -116,9 +116,9 @@ pub fn difference(base: &Estimate, other: &Estimate) -> Estimate {
     }
 }
 
-/// Returns the 95 % interval of `other` / `base`: that of the ratio's logarithm, whose squared standard error is the sum
-/// of the squared relative errors of both. It lies above 0 however large the errors are. Returns `None` if a figure is
-/// not above 0, or an error is unknown.
+/// Returns the 95 % interval of `other` / `base`: that of the ratio's logarithm, whose squared standard error is the
+/// sum of the squared relative errors of both. It lies above 0 however large the errors are. Returns `None` if a figure
+/// is not above 0, or an error is unknown.
 pub fn ratio_interval(base: &Estimate, other: &Estimate) -> Option<(f64, f64)> {
     if base.value <= 0.0 || other.value <= 0.0 {
         return None;
@@ -226,7 +226,7 @@ mod tests {
             for other in [0.01, 5.0, 100.0, 4000.0] {
                 let (low, high) = interval((100.0, error), (other, 0.9 * other)).unwrap();
                 assert!(0.0 < low && low < other / 100.0 && other / 100.0 < high, "{error} {other}: {low} {high}");
-                // What is so many times as large one way is so many times as small the other way.
+                // Swapping the sides inverts the ratio and the ends of its interval.
                 let (down, up) = interval((other, 0.9 * other), (100.0, error)).unwrap();
                 assert!((down * high - 1.0).abs() < 1e-9 && (up * low - 1.0).abs() < 1e-9);
             }

@@ -19,8 +19,9 @@
 //! limiter is above the disk. In between it is not clear. If throughput is not flat, the slope of ln(throughput) over
 //! the last three points decides whether it grows or falls.
 //!
-//! A curve may grow to its last point and have its knee long before: the first point from which on no doubling adds
-//! half of what it doubles (`KNEE_SLOPE`). The knee is named beside any verdict.
+//! A curve may grow to its last point and have its knee long before: the first point from which on a doubling of
+//! parallelism adds less than half as much throughput in proportion (`KNEE_SLOPE`). The knee is named beside any
+//! verdict.
 //!
 //! # Limits
 //! Needs two points whose parallelism differs by a factor of two. Latencies must be those of the disk, not of the whole
@@ -53,8 +54,8 @@ pub const FLAT_SPREAD: f64 = 0.10;
 pub const RISING_SLOPE: f64 = 0.6;
 /// Power of parallelism below which latency counts as flat.
 pub const FLAT_SLOPE: f64 = 0.3;
-/// Factor over the least latency of the curve from which on requests in the disk wait for one another most of their
-/// time, and up to which they do not.
+/// Factors over the least latency of the curve: from the first one on, requests in the disk wait for one another most
+/// of their time; up to the second, they do not.
 const QUEUED_FACTOR: f64 = 2.0;
 const IDLE_FACTOR: f64 = 1.5;
 /// Least power of parallelism with which a growing throughput grows.
