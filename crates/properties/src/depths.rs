@@ -1,14 +1,14 @@
-//! Rates by the number of requests under way: what a part of a disk's throughput costs in latency.
+//! Rates by the number of requests in flight: what a part of a disk's throughput costs in latency.
 //!
 //! # Why
-//! Of a disk without a sharp knee the last tenth of the throughput costs many times the latency of the first nine. Whoever
-//! chooses a throughput goal and a latency goal for it wants to see that price.
+//! On a disk without a sharp knee, the last tenth of the throughput costs many times the latency of the first nine. A
+//! user who chooses a throughput goal and a latency goal for it needs that price.
 //!
 //! # How it works
 //! A curve is a list of points by rising depth. The price of a goal is the shallowest point that reaches it.
 //!
 //! # Limits
-//! Between two measured depths nothing is known: a goal's depth is at most what is said. Latencies are medians.
+//! Between two measured depths nothing is known: a goal's depth is at most the stated one. Latencies are medians.
 //!
 //! # Example
 //! ```
@@ -26,18 +26,18 @@ use crate::error::{Code, ConfigError};
 use crate::fields::{Field, Fields};
 use crate::io_properties::{MAX_FIGURE, latency_ns};
 
-/// The throughput goals whose price is told.
+/// The throughput goals whose price is shown.
 pub const GOALS: [f64; 3] = [0.90, 0.95, 0.99];
 
 /// Most points of a curve: one for each power of two, with room.
 const MAX_POINTS: usize = 32;
-/// What a point is, for people.
+/// Description of a point in messages.
 const POINT_HELP: &str = "[depth, IOPS, median latency in ns]";
 
-/// Random requests of one length, with so many under way.
+/// The rate and latency of random requests of one length at one depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DepthRate {
-    /// Requests under way, at least 1.
+    /// Requests in flight, at least 1.
     pub depth: u32,
     /// Requests a second, 1 to [`MAX_FIGURE`].
     pub iops: u64,
@@ -45,7 +45,7 @@ pub struct DepthRate {
     pub p50_ns: u64,
 }
 
-/// What a part of the best rate costs.
+/// The price of a part of the best rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
     /// The part, 0 to 1.
@@ -54,7 +54,7 @@ pub struct Price {
     pub at: DepthRate,
 }
 
-/// Returns the price of each of [`GOALS`]; none of an empty curve.
+/// Returns the price of each of [`GOALS`], or none for an empty curve.
 #[must_use]
 pub fn prices(curve: &[DepthRate]) -> Vec<Price> {
     let best = curve.iter().map(|point| point.iops).max().unwrap_or(0) as f64;
@@ -65,8 +65,8 @@ pub fn prices(curve: &[DepthRate]) -> Vec<Price> {
     GOALS.into_iter().filter_map(price).collect()
 }
 
-/// Returns the prices as a sentence without a full stop; `what` names the requests, as "random reads". `None` without
-/// prices.
+/// Returns the prices as a sentence without a full stop, or `None` without prices. `what` names the requests, such as
+/// "random reads".
 #[must_use]
 pub fn sentence(what: &str, prices: &[Price]) -> Option<String> {
     let at = |price: &Price| format!("depth {} (p50 {})", price.at.depth, format_duration_ns(price.at.p50_ns));
@@ -78,7 +78,8 @@ pub fn sentence(what: &str, prices: &[Price]) -> Option<String> {
     Some(text)
 }
 
-/// Reads the curve that stands under `key`: a list of `[depth, IOPS, median latency in ns]`, depths rising. Empty without.
+/// Reads the curve under `key`, a list of `[depth, IOPS, median latency in ns]` with rising depths. Empty without the
+/// key.
 pub(crate) fn parse(fields: &Fields<'_>, key: &str) -> Result<Vec<DepthRate>, ConfigError> {
     let Some(list) = fields.get(key) else { return Ok(Vec::new()) };
     let points = list.list().map_err(|error| error.with_help(format!("write a list of {POINT_HELP}")))?;

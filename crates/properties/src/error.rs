@@ -34,7 +34,7 @@ use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 pub enum Severity {
     /// The file was refused.
     Error,
-    /// The file was read, but something in it does not do what it seems to.
+    /// The file was read, but a part of it does not have the effect that it seems to have.
     Warning,
 }
 
@@ -70,7 +70,7 @@ pub enum Code {
     OutOfRange,
     /// A placeholder that a template should have replaced.
     Template,
-    /// Three dots in the place of something left out.
+    /// Three dots in place of omitted text.
     Elided,
     /// A name that refers to nothing.
     UnknownReference,
@@ -78,7 +78,7 @@ pub enum Code {
     Cycle,
     /// A key that has no effect beside another one.
     Ignored,
-    /// Understood, and not to be relied upon.
+    /// A value that was understood, but is not reliable.
     Doubtful,
 }
 
@@ -274,7 +274,7 @@ pub type Span = Range<usize>;
 pub struct Source {
     name: Arc<str>,
     text: Arc<str>,
-    /// Begin of each line, so that a finding need not read the text.
+    /// Start of each line, so that a finding need not scan the text.
     line_starts: Arc<[usize]>,
 }
 
@@ -302,12 +302,12 @@ impl Source {
         &self.name
     }
 
-    /// Returns the text of `span`; empty if there is none.
+    /// Returns the text of `span`, or an empty text if there is none.
     pub fn slice(&self, span: &Span) -> &str {
         self.text.get(span.clone()).unwrap_or("")
     }
 
-    /// Returns line number `line`, counted from 1, with its line feed; empty if there is no such line.
+    /// Returns line number `line`, counted from 1, with its line feed, or an empty text if there is no such line.
     pub fn line(&self, line: usize) -> &str {
         self.slice(&(self.line_start(line)..self.line_start(line.saturating_add(1))))
     }
@@ -321,7 +321,7 @@ impl Source {
         self.line_starts.partition_point(|line_start| *line_start <= offset)
     }
 
-    /// Returns the begin of line number `line`, counted from 1; the end of the text if there is no such line.
+    /// Returns the start of line number `line`, counted from 1, or the end of the text if there is no such line.
     pub fn line_start(&self, line: usize) -> usize {
         self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or(self.text.len())
     }

@@ -161,7 +161,7 @@ impl<'a> Fields<'a> {
         self.get(key).map(|field| read(&field)).transpose()
     }
 
-    /// Reads the value of `key` with `read`; returns `usual` if there is none.
+    /// Reads the value of `key` with `read`, or returns `usual` if there is none.
     pub fn or<T>(
         &self,
         key: &str,
@@ -201,7 +201,7 @@ const INDENTATION_HELP: &str = "YAML reads an indented line without a colon and 
                                 start every key of a map in the same column";
 
 impl<'a> Field<'a> {
-    /// Returns the root of a text, with an empty path. Refuses an empty text; `help` says what belongs there.
+    /// Returns the root of a text, with an empty path. Refuses an empty text; `help` names the expected content.
     pub fn root(source: &'a Source, node: &'a Node, help: &str) -> Result<Self, ConfigError> {
         match &node.value {
             Value::Null => Err(source.error(Code::Empty, "there is nothing in this text").with_help(help)),
@@ -337,7 +337,7 @@ impl<'a> Field<'a> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// Returns the value of `key` of this map for an error about it; if there is none, the map itself.
+    /// Returns the value of `key` of this map for an error about it, or the map itself if there is none.
     #[must_use]
     pub fn at(&self, key: &str) -> Self {
         self.get(key).unwrap_or_else(|| self.clone())
@@ -381,7 +381,7 @@ impl<'a> Field<'a> {
         self.error(Code::InvalidValue, format!("{} is not {what}", quoted(word))).with_help(help)
     }
 
-    /// Returns an error about a part of this value that is no figure.
+    /// Returns an error about a part of this value that is not a figure.
     pub fn unit_error(&self, error: UnitError) -> ConfigError {
         self.error(Code::InvalidValue, error.message).with_help(error.help)
     }
@@ -415,7 +415,7 @@ fn is_elided(text: &str) -> bool {
     text == "..." || text == "\u{2026}" || text.ends_with(" ...") || text.ends_with("\n...")
 }
 
-/// Returns whether this value is a sign that something was left out.
+/// Returns whether this value stands for omitted text.
 fn stands_for_more(node: &Node) -> bool {
     node.scalar().is_some_and(is_elided)
 }
@@ -433,7 +433,7 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -
 
 /// Returns the candidate that `word` was probably meant to be: at most a third of its letters differ (`-` equals `_`).
 pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // Longer words cannot be a slip of a known one, and the distance takes quadratic time.
+    // A longer word is not a misspelt key, and the distance takes quadratic time.
     if word.len() > 64 {
         return None;
     }

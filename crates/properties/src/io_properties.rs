@@ -91,10 +91,9 @@ pub struct DiskProperties {
     /// Latency of a small read on the idle disk, in nanoseconds, at most a minute; 0, the default, if unknown. A disk
     /// that is far away needs more in flight. Ours alone.
     pub unloaded_latency_ns: u64,
-    /// Random reads and writes of [`DiskProperties::block_bytes`] by how many are under way, by rising depth; empty if not
-    /// measured. Ours alone.
+    /// Rates of random reads of [`DiskProperties::block_bytes`], by rising depth; empty if not measured. Ours alone.
     pub read_depths: Vec<DepthRate>,
-    /// See `read_depths`.
+    /// Rates of random writes, as in `read_depths`.
     pub write_depths: Vec<DepthRate>,
     /// Names of those of the four figures that the measurement itself doubts; readers of the file warn of them. Default
     /// none. Ours alone.
@@ -117,7 +116,8 @@ impl DiskProperties {
 /// unless the disk's physical block is larger.
 pub const IOPS_BLOCK_BYTES: u32 = 4096;
 
-/// The [`DiskProperties::capacity_scale_max`] of a measured disk. A disk carried 2.4 times what was measured of it in a bad moment.
+/// The [`DiskProperties::capacity_scale_max`] of a measured disk. One disk carried 2.4 times the figures of a bad
+/// moment.
 pub const MEASURED_SCALE_MAX: f64 = 4.0;
 
 /// The keys of the file itself.
@@ -355,7 +355,7 @@ pub fn mix_exponent(field: &Field<'_>) -> Result<f64, ConfigError> {
 /// Reads a latency in nanoseconds.
 ///
 /// # Errors
-/// The value is no whole number of at most a minute.
+/// The value is not a whole number, or above a minute.
 pub fn latency_ns(field: &Field<'_>) -> Result<u64, ConfigError> {
     field.figure(parse_count, 0..=60_000_000_000, "ns")
 }

@@ -43,7 +43,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Returns the single value as written; `None` for anything else.
+    /// Returns the single value as written, or `None` for anything else.
     #[must_use]
     pub fn scalar(&self) -> Option<&str> {
         if let Value::Scalar(text) = &self.value { Some(text) } else { None }
@@ -283,10 +283,10 @@ fn explain(source: &Source, error: &YamlError) -> ConfigError {
     source.error_at(&span, code, message).with_help(help)
 }
 
-/// The message about three dots in the place of a key or value.
+/// The message about three dots in place of a key or value.
 pub const ELIDED_MESSAGE: &str = "something was left out here: `...` is not a value";
 
-/// Adds the advice for text that was left out.
+/// Adds the advice for omitted text.
 pub fn elided(error: ConfigError) -> ConfigError {
     error.with_help("write out what was left out; a sample in a manual is often abridged")
 }
@@ -296,7 +296,7 @@ fn too_complex_words() -> (Code, String, &'static str) {
     (Code::TooLarge, message, "a configuration file is small and flat; is this the right file?")
 }
 
-/// Returns `text` as a YAML scalar in double quotes, which every reader gives back as it was.
+/// Returns `text` as a YAML scalar in double quotes, which every reader reads back unchanged.
 #[must_use]
 pub fn quoted_scalar(text: &str) -> String {
     let mut quoted = String::from("\"");
