@@ -3,7 +3,7 @@
 //! # Why
 //! Static shares are wrong most of the time. With too few, compaction falls behind, reads search more and more files,
 //! and the disk fills; with too many, it takes the disk from queries although nothing is waiting. The right number
-//! makes background work as fast as its cause, and the backlog shows on which side of it one is.
+//! makes background work as fast as its cause, and the backlog shows whether there are too few or too many.
 //!
 //! # How it works
 //! [`ShareCurve`] maps a backlog to shares, piecewise linear. More backlog gives more shares; both settle where work is
@@ -14,8 +14,8 @@
 //! debt.
 //!
 //! # Limits
-//! Pure functions of time and backlog: the caller sets the shares ([`crate::Disk::set_shares`]) and holds the writes
-//! back. The curves are ScyllaDB's, as are the two backlogs of its compaction (`compaction_controller.md`) and the
+//! Pure functions of time and backlog: the caller sets the shares ([`crate::Disk::set_shares`]) and delays the
+//! writes. The curves are ScyllaDB's, as are the two backlogs of its compaction (`compaction_controller.md`) and the
 //! delay (view flow control, 2018); the rate and the debt of levels are RocksDB's (`WriteController`,
 //! `EstimateCompactionBytesNeeded`).
 //!
@@ -64,15 +64,15 @@ impl ShareCurve {
         ShareCurve::flush_of_tables(0.0)
     }
 
-    /// Returns the curve of [`ShareCurve::flush`] for memory that comes free a table at a time: `table` is a memtable over
-    /// the limit of dirty memory, and the curve ends that much earlier. At most a half is taken off.
+    /// Returns the curve of [`ShareCurve::flush`] for memory that comes free a table at a time: `table` is a memtable
+    /// over the limit of dirty memory, and the curve ends that much earlier, at most by a half.
     ///
-    /// Until all of a table is in its file, its memory is dirty and the next table fills beside it. So dirty memory swings
-    /// by a table around the level at which the shares suffice. Where that level lies within a table of the limit, the
-    /// swing reaches the limit, and writes stop although flushes keep pace.
+    /// Until all of a table is in its file, its memory is dirty and the next table fills beside it. So dirty memory
+    /// swings by a table around the level at which the shares suffice. If that level lies within a table of the limit,
+    /// the swing reaches the limit, and writes stop although flushes keep pace.
     #[must_use]
     pub fn flush_of_tables(table: f64) -> ShareCurve {
-        // No number: as if memory came free at once. `clamp` keeps NaN.
+        // NaN counts as memory that comes free at once. `clamp` keeps NaN.
         let table = if table.is_nan() { 0.0 } else { table.clamp(0.0, 0.5) };
         ShareCurve { points: vec![(0.0, 0), (0.6 - table, 10), (0.8 - table, 200), (1.0 - table, 1000)] }
     }
@@ -140,7 +140,7 @@ impl ShareController {
 /// A sorted file of a size-tiered tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeFile {
-    /// Its length; of a file being written, the length so far.
+    /// Length of the file, so far if it is being written.
     pub bytes: u64,
     /// Bytes of it that running compactions have read.
     pub compacted_bytes: u64,
@@ -163,8 +163,8 @@ pub fn size_tiered_bytes(files: &[TreeFile]) -> f64 {
 
 /// Returns the bytes that compaction must still read and write until no level of a leveled tree exceeds its target.
 /// `level_bytes` begins with level 0, whose target is zero. Level 1 may have `base_bytes`, each further level `fan_out`
-/// times more, the last any number. The excess of a level moves down and is merged with the part of the next level that
-/// it overlaps.
+/// times as many, the last any number. The excess of a level moves down and is merged with the part of the next level
+/// that it overlaps.
 #[must_use]
 pub fn leveled_bytes(level_bytes: &[u64], base_bytes: u64, fan_out: u32) -> u64 {
     let (mut debt, mut from_above, mut target) = (0.0, 0.0, 0.0);
@@ -180,16 +180,16 @@ pub fn leveled_bytes(level_bytes: &[u64], base_bytes: u64, fan_out: u32) -> u64 
     debt as u64
 }
 
-/// Part of level 0 up to which files wait for the next compaction without pressing.
+/// Fullness of level 0 up to which its files add no backlog: they wait for the next compaction.
 const LEVEL_0_CALM: f64 = 0.5;
-/// Backlog at which [`ShareCurve::compaction`] ends, which is ScyllaDB's for a backlog without bounds.
+/// Backlog at which [`ShareCurve::compaction`] ends: ScyllaDB's for an unbounded backlog.
 const BACKLOG_MOST: f64 = 30.0;
 
 /// Returns the backlog, in the unit of [`ShareCurve::compaction`], that the fullness of level 0 counts as: none up to a
 /// half, 30 when it is full.
 ///
-/// The bytes of a full level 0 are few beside those of the tree, and so are the shares that compaction gets for them. But
-/// flushes stop until its files are compacted, and writes after them.
+/// The bytes of a full level 0 are few beside those of the tree, and so are the shares that compaction gets for them.
+/// But flushes stop until its files are compacted, and then writes stop too.
 #[must_use]
 pub fn level_0_backlog(fullness: f64) -> f64 {
     ((fullness - LEVEL_0_CALM) / (1.0 - LEVEL_0_CALM)).clamp(0.0, 1.0) * BACKLOG_MOST
@@ -204,7 +204,7 @@ pub fn ingestion_delay_ns(fullness: f64, limit_ns: u64) -> u64 {
     (fullness * fullness * fullness * limit_ns as f64) as u64
 }
 
-/// What [`IngestionRate`] allows writes to do.
+/// The writes that [`IngestionRate`] allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ingestion {
     /// No limit.
@@ -249,7 +249,7 @@ impl IngestionRate {
         IngestionRate { limits, rate_bytes_per_s, debt_bytes: 0, now: Ingestion::Free }
     }
 
-    /// Returns what writes may do at a debt of `debt_bytes`. Call it at the end of each flush and compaction, because
+    /// Returns the writes allowed at a debt of `debt_bytes`. Call it at the end of each flush and compaction, because
     /// each call while writes are delayed is a step: x 0.8 if the debt has not fallen since the previous call, x 1.25
     /// if it has, x 0.6 in the last quarter before the stop and after a stop, x 1.4 (for the next delay) when the delay
     /// ends.
@@ -406,6 +406,7 @@ mod tests {
         for (step, (debt_bytes, expected)) in steps.into_iter().enumerate() {
             assert_eq!(rate.update(debt_bytes), expected, "step {step}");
         }
+
         for step in 0..100 {
             rate.update(1200 + step);
         }

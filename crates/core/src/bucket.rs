@@ -61,6 +61,7 @@ impl TokenBucket {
         let needed = cost_ticks.min(depth);
         let horizon = now.saturating_add(depth);
         let mut tat = self.tat_ticks.load(Ordering::Relaxed);
+
         loop {
             let start = tat.max(now);
             if start.saturating_add(needed) > horizon {
@@ -86,8 +87,7 @@ impl TokenBucket {
         Err(full.saturating_sub(depth).div_ceil(TICKS_PER_NS).max(now_ns.saturating_add(1)))
     }
 
-    /// Takes `cost_ticks` in any case and returns from when on they may be used: a place in the queue before the
-    /// bucket.
+    /// Takes `cost_ticks` in any case. Returns the time from which they may be used: a place in the queue for tokens.
     pub(crate) fn book(&self, now_ns: u64, cost_ticks: u64, depth_ns: u64) -> u64 {
         let now = now_ns.saturating_mul(TICKS_PER_NS);
         let next = |tat: u64| Some(tat.max(now).saturating_add(cost_ticks));
@@ -97,7 +97,7 @@ impl TokenBucket {
         full.saturating_sub(depth).div_ceil(TICKS_PER_NS)
     }
 
-    /// Returns until when the tokens given out so far will last, in ticks.
+    /// Returns the time until which the tokens given out so far last, in ticks.
     pub(crate) fn tat_ticks(&self) -> u64 {
         self.tat_ticks.load(Ordering::Relaxed)
     }
@@ -107,8 +107,8 @@ impl TokenBucket {
         self.tat_ticks.fetch_max(ticks, Ordering::Relaxed);
     }
 
-    /// Discards `ticks` of the tokens that the bucket of depth `depth_ns` holds, or all if it holds less. What others take
-    /// meanwhile may count as discarded.
+    /// Discards `ticks` of the tokens that the bucket of depth `depth_ns` holds, or all if it holds fewer. Tokens that
+    /// others take meanwhile may count as discarded.
     pub(crate) fn discard(&self, now_ns: u64, ticks: u64, depth_ns: u64) {
         let now = now_ns.saturating_mul(TICKS_PER_NS);
         let empty = now.saturating_add(depth_ns.saturating_mul(TICKS_PER_NS));
@@ -129,7 +129,7 @@ impl TokenBucket {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tat| Some(tat.max(now).saturating_add(cost_ticks)));
     }
 
-    /// Moves the bucket into `least_ticks` to `most_ticks`, then takes `cost_ticks`. Returns where it stood before.
+    /// Clamps the TAT to `least_ticks` to `most_ticks`, then takes `cost_ticks`. Returns the TAT from before.
     pub(crate) fn take_between(&self, least_ticks: u64, most_ticks: u64, cost_ticks: u64) -> u64 {
         let next = |tat: u64| Some(tat.min(most_ticks).max(least_ticks).saturating_add(cost_ticks));
         let before = self.tat_ticks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
@@ -200,7 +200,7 @@ impl Buckets {
         }
     }
 
-    /// Returns until when the tokens given out so far will last in the emptier bucket, in ticks.
+    /// Returns the time until which the tokens given out so far last in the emptier bucket, in ticks.
     pub(crate) fn tat_ticks(&self) -> u64 {
         self.first.tat_ticks().max(self.bytes.tat_ticks())
     }

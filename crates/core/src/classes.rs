@@ -7,7 +7,7 @@
 //! # How it works
 //! A table behind a lock that is taken only to change the table and to read it after a change. Each change raises the
 //! epoch. A queue compares the epoch with the last it has seen (one read of a cache line that is rarely written), and
-//! reads the table if it differs. Clocks and tags, which requests touch, are in the table by reference, and atomic.
+//! reads the table if it differs. Clocks and tags, which requests update, are in the table by reference, and atomic.
 //!
 //! # Limits
 //! A removed class's number is reused once no queue knows it any more. Shares are 1 to 2^32 - 1.
@@ -109,7 +109,7 @@ pub(crate) struct Row {
     pub(crate) shares: u32,
     /// The factor of the shares that the controller of latency targets sets, 1 to 8.
     pub(crate) boost: u32,
-    /// Shared with the queues, and by all classes that ask for the same.
+    /// Shared with the queues, and by all classes with the same values.
     pub(crate) qos: Arc<Qos>,
     members: u32,
     /// A clock for each lane.
@@ -232,7 +232,7 @@ impl Classes {
     }
 
     /// Sets the mean of each group to the weighted mean of its active members' clocks, at most [`MENDED_AT_ONCE`] rows
-    /// of one lane in a call. Returns whether all means are done; then the next call begins anew.
+    /// of one lane in a call. Returns whether all means are done; then the next call starts over.
     pub(crate) fn mend_means(&self, lanes: usize) -> bool {
         let Ok(mut mending) = self.mending.try_lock() else { return true };
         self.read(|rows| mending.go_on(rows, lanes, self.epoch()))

@@ -14,13 +14,13 @@
 //!
 //! Joins and leaves are decided by compare-and-swap on one word (queues with work, and the shares counted in W), so W
 //! is the sum of the counted shares even after races. Races and changes of shares can shift V; it is corrected a
-//! hundred times a second (`Classes::mend_means`). A queue that sees room in the device, a clock that stands still, and
-//! no other queue waiting for room (`Disk::claim`), serves its classes out of turn for a while. It does not move V for
-//! that, or V would no longer be the mean.
+//! hundred times a second (`Classes::mend_means`). If a queue sees room in the device, a clock that does not move, and
+//! no other queue waiting for room (`Disk::claim`), it serves its classes before their turn for a while (overtime). V
+//! is not moved forward for that, or it would no longer be the mean.
 //!
 //! # Limits
 //! Clocks are 64-bit and wrap: units of 1/16 fs per share, compared by difference, which is meaningful up to 576 s of
-//! device time of a class with one share. A node that returns further ahead than is possible is put to the mean.
+//! device time of a class with one share. A node that returns further ahead than is possible is placed at the mean.
 //!
 //! # Example
 //! A (1000 shares) and B (200) are at 0, V = 0, W = 1200. A is served 120 us: F(A) = 0.12, V = 0.1 (us per share), so A
@@ -35,7 +35,7 @@ use crate::units::Cost;
 /// Units of a clock in a femtosecond.
 const UNITS_PER_FS: f64 = 16.0;
 
-/// How much further ahead a clock may be than when it left, and still be believed, as device time of one share. When
+/// Most by which the lead of a clock that returns may exceed twice its lead at leaving, as device time of one share. If
 /// others leave, the mean falls to the nodes that are behind, possibly a class of one share.
 const AHEAD_SLACK_FS: f64 = crate::units::FS_PER_S as f64;
 
@@ -168,7 +168,7 @@ impl Clock {
         if before >> 32 == 1 { Edge::Parent { shares: before as u32 } } else { Edge::None }
     }
 
-    /// Counts the node's shares anew after a change. Returns by how much the parent's weight must change.
+    /// Updates the counted shares after a change. Returns by how much the parent's weight must change.
     pub(crate) fn recount(&self) -> i64 {
         let mut seen = self.active.load(Relaxed);
         loop {
@@ -250,8 +250,8 @@ impl Clock {
     }
 
     /// Moves the clock of `child` and this mean as if the child had joined, been served `cost` and left, while no other
-    /// child has work, and no other queue of the disk. If a queue begins at this very moment, what it adds can be lost: see
-    /// [`add`].
+    /// child and no other queue of the disk has work. If a queue begins at this very moment, its addition can be lost:
+    /// see [`add`].
     pub(crate) fn serve_only(&self, child: &Clock, cost: Cost, per_share: f64, carry: &mut f64) {
         let mean = self.mean();
         let own = mean.wrapping_add(units(cost, per_share));

@@ -1,4 +1,4 @@
-//! The closed loop: how much may be in flight, and how much the disk carries, learnt from its completions.
+//! The closed loop: how much may be in flight, and how fast the disk is, learnt from its completions.
 //!
 //! # Why
 //! A disk's speed changes: it fills up, collects garbage, overheats, spends its burst credits; and a model can be
@@ -20,8 +20,8 @@
 //!   window holds only a few requests. Requests in flight at a switch are not counted. A pair gives the elasticity e =
 //!   ln(X+/X-) / ln(w+/w-): 1 below the knee, 0 above. The centre moves as soon as pairs together show that e differs
 //!   from the value that the throughput goal asks for (`search`): 0.08 for 0.90 of the full throughput.
-//! * **Fall, recovery.** A rate that is far from the usual one for two turnovers of the window becomes the usual one; a
-//!   window that a fall makes too large is cut (`falls`).
+//! * **Fall, recovery.** A rate that is far from the usual one for two *turnovers* (each [`TURNOVER_WINDOWS`] windows
+//!   of work) becomes the usual one; a window that a fall makes too large is cut (`falls`).
 //! * **Stall.** Nothing completes for four mean latencies (up to eight with mixed sizes) and at least 10 ms: nothing is
 //!   learnt until the requests in flight have come back.
 //! * **Capacity scale.** Every 10 ms, if the window was the limit: 1.15 x the rate, so that tokens leave the upward
@@ -30,40 +30,42 @@
 //!   duplex disk has its own scale. The window tests for queueing: while it has room, no queue stands in the device
 //!   beyond the knee, so more tokens do no harm.
 //!
-//! * **Bound.** The largest window, but for an excursion of the trim, is the latency goal, or if that is more, the
-//!   amount that keeps the disk busy: 3 times the latency that recent requests have when none waits for another, and one
-//!   request. Otherwise a network volume, 1 to 2 ms away, would get one request at a time.
+//! * **Bound.** The largest window, except in an excursion of the trim, is the latency goal, or if that is more, the
+//!   amount that keeps the disk busy: 3 times the latency that recent requests have when none waits for another, and
+//!   one request. Otherwise a network volume, 1 to 2 ms away, would get one request at a time.
 //!
-//! * **Absences.** A shard that computes, or has no CPU, sends nothing meanwhile, and the device runs dry
+//! * **Absences.** A shard that computes, or has no CPU, dispatches nothing meanwhile, and the device runs dry
 //!   (`Totals::dry_ns`). That time does not count in turnovers, scale and the test of pauses. If over about a second it
-//!   is more than half of what the throughput goal gives up, the window doubles, up to the bound and the longest recent
-//!   absence: no probe of a few per cents can see what bridging it would gain. A rare absence is not bridged: all requests
-//!   of the seconds after it would wait behind that window.
+//!   is more than half of the part that the throughput goal gives up (1 - goal), the window doubles, up to the bound
+//!   and the longest recent absence: a probe of a few per cent does not show the gain of bridging it. A rare absence is
+//!   not bridged: all requests of the seconds after it would wait behind that window.
 //!
 //! * **Beyond the bound.** The bound keeps requests from waiting in the device. If a window at the bound still gains
 //!   much throughput (an elasticity of 0.35 or more), little waits there: the time passes elsewhere, for example
 //!   until a busy CPU sees completions. The window then grows beyond the bound, as long as that elasticity lasts.
 //!
-//! * **Trim.** While classes send little, now and then, the window in force is the smallest part of the one found that
-//!   keeps the throughput goal's part of the *drained* rate, with everything sent as it comes (`trim`). Two windows far
-//!   apart are compared for that, and now and then one far above the bound; a slope cannot tell it.
+//! * **Trim.** While there are *guests*, classes that send little at a time, the window in force is the smallest part
+//!   of the one found that keeps the throughput goal's part of the *drained* rate: that with all requests dispatched as
+//!   they come (`trim`). For that, windows far apart are compared, at intervals also one far above the bound (an
+//!   *excursion*); a slope does not suffice.
 //!
-//! * **Demand.** Where something else than the window limits the disk, no probe can tell anything. If the work in flight
-//!   keeps the disk busy all the same, by the rule of the bound, then all of it queues in the device: the window comes
-//!   down to 0.75 of it, so that the classes have requests to choose from, and probes tell something again.
+//! * **Demand.** While something other than the window limits the disk, probes measure nothing. If the work in flight
+//!   keeps the disk busy all the same, by the rule of the bound, then all of it queues in the device: the window falls
+//!   to 0.75 of it, so that requests of the classes wait in the scheduler, and probes measure again.
 //!
 //! A step is a handful of additions and comparisons; logarithms are taken once per phase.
 //!
 //! # Limits
-//! The search never goes below three requests of the size in which the disk spends most time (nor above the bound), so a
-//! device that serves one request at a time holds up to two more, unless the trim takes them. Disks of a few hundred
-//! requests per second need minutes to find a distant knee. With very mixed sizes, a device whose services slow down to a quarter gets too small
-//! a window for about a second after the fall. If all speeds vary by 10 % from one 20 ms to the next, the window rests
-//! at 1 to 3, at worst 6, times the smallest one with 0.90 of the throughput (`tests`).
+//! The search's window is at least three requests of the size in which the disk spends most time (and at most the
+//! bound), so a device that serves one request at a time holds up to two more, except under the trim. Disks of a few
+//! hundred requests per second need minutes to find a distant knee. With very mixed sizes, a device whose services slow
+//! down to a quarter gets too small a window for about a second after the fall. If all speeds vary by 10 % from one 20
+//! ms to the next, the window stays at 1 to 3, at worst 6, times the smallest one with 0.90 of the throughput
+//! (`tests`).
 //!
 //! # Example
 //! A device with 16 servers of 100 us, model 160,000 IOPS (6.25 us each): the knee is 16 x 6.25 = 100 us. With a bound
-//! of 400 us the centre begins at 50 us, and elasticity is 1 until the upper probe is above 100 us. The centre rests
+//! of 400 us the centre begins at 50 us, and elasticity is 1 until the upper probe is above 100 us. The centre settles
 //! near 120 us, where the lower probe costs nothing but one request less would: 17 requests in flight on average. Half
 //! of the servers fail: the rate of two turnovers is 0.5, the centre is cut to 55 us, the rate stays 0.5, so the cut
 //! stays.
@@ -154,8 +156,8 @@ pub(crate) struct Controller {
     cut: Option<Cut>,
     side: Side,
     centre_ns: f64,
-    /// The centre before the classes' outstanding work lowered it: it is in force again when they have more. `None` if
-    /// they do not, or if the search has gone down since.
+    /// The centre before the classes' outstanding work lowered it, to be restored when they have more. `None` if it is
+    /// not lowered, or if the search has lowered the centre since.
     uncapped_ns: Option<f64>,
     /// The amount in flight that keeps this disk busy. See [`Controller::set_bound`].
     needed_ns: f64,
@@ -165,9 +167,9 @@ pub(crate) struct Controller {
     /// because the device ran dry too often.
     away_ns: f64,
     away_room_ns: f64,
-    /// Part of the recent time, smoothed over [`DRY_MEMORY_NS`], in which the device ran dry because a queue did not look.
+    /// Part of the recent time, smoothed over [`DRY_MEMORY_NS`], in which the device was dry because of absences.
     dry_part: f64,
-    /// Whether the window may exceed the bound, because at the bound none waits in the device.
+    /// Whether the window may exceed the bound, because at the bound no request waits in the device.
     is_beyond: bool,
     ceiling_ns: f64,
     /// One per direction of a duplex disk; on other disks the first counts.
@@ -176,7 +178,7 @@ pub(crate) struct Controller {
     reported_scale: [f64; 2],
     search: Search,
     trim: Trim,
-    /// The trim as guests left it.
+    /// The trim at the time the guests left, to be resumed if guests return soon.
     left: Option<Kept>,
     /// Ratio of the upper probe to the centre, and of the centre to the lower probe, in this phase.
     probe_ratio: f64,
@@ -205,8 +207,8 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Returns a controller at the unloaded latency if it is known, otherwise at a part of the largest window, and at
-    /// the model's own rate. Replaces senseless figures of `config` by the nearest sensible ones.
+    /// Returns a controller whose window begins at the unloaded latency if it is known, otherwise at a part of the
+    /// largest window, and whose scale begins at the model's rate. Replaces invalid figures of `config` by valid ones.
     pub(crate) fn new(config: ControlConfig, limits: Limits) -> Controller {
         let scale_max = if config.scale_max > 0.0 && config.scale_max.is_finite() { config.scale_max } else { 1.0 };
         let scale_min = if config.scale_min > 0.0 { config.scale_min.min(scale_max) } else { scale_max.min(0.05) };
@@ -265,12 +267,12 @@ impl Controller {
         }
     }
 
-    /// Returns the window, in nanoseconds of model device time. Nothing is sent while the device holds as much or more.
+    /// Returns the window, in nanoseconds of model device time. While the device holds as much, nothing is dispatched.
     pub(crate) fn window_ns(&self) -> u64 {
         self.window() as u64
     }
 
-    /// Returns the largest window now but for an excursion, in nanoseconds of model device time.
+    /// Returns the largest window now, except in an excursion, in nanoseconds of model device time.
     pub(crate) fn bound_ns(&self) -> u64 {
         let window_ns = if self.trim.stage() == Stage::Excursion { self.centre_ns } else { self.window() };
         self.bound_ns.max(window_ns) as u64
@@ -290,8 +292,8 @@ impl Controller {
 
     /// Returns the scale at which tokens are given out in each direction.
     pub(crate) fn token_scale(&self) -> [f64; 2] {
-        // Tokens at the disk's own rate would not let the device fill, and in the reference's phase they, not the window,
-        // would be the limit of a disk that has become faster since the scale was learnt.
+        // Tokens at the disk's own rate would not let the device fill, and in the reference's phase they, not the
+        // window, would be the limit of a disk that has become faster since the scale was learnt.
         if self.trim.needs_all_tokens() { [self.config.scale_max; 2] } else { self.scale }
     }
 
@@ -331,18 +333,21 @@ impl Controller {
             self.away_ns = self.away_ns.max(away_ns);
             return;
         }
+
         let elapsed_ns = (now_ns - self.last_ns) as f64;
         self.away_ns = (self.away_ns * (1.0 - (elapsed_ns / AWAY_FADES_NS).min(1.0))).max(away_ns);
         self.away_room_ns = self.away_room_ns.min(self.away_ns);
         if self.away_room_ns < AWAY_LEAST * self.bound_ns {
             self.away_room_ns = 0.0;
         }
-        // Not with the other totals, which stay where no request has completed.
+
+        // The other totals are taken over only once a request has completed.
         let dry_ns = totals.dry_ns.saturating_sub(std::mem::replace(&mut self.last.dry_ns, totals.dry_ns)) as f64;
         self.dry_part = (self.dry_part * DRY_MEMORY_NS + dry_ns) / (DRY_MEMORY_NS + elapsed_ns);
         let wakeups = totals.wakeups.saturating_sub(std::mem::replace(&mut self.last.wakeups, totals.wakeups));
         self.trim.note_guests(now_ns - self.last_ns, wakeups);
         self.last_ns = now_ns;
+
         if completions == 0 {
             self.step_without_completion(now_ns, totals);
             return;
@@ -383,7 +388,7 @@ impl Controller {
             self.phase = Meter::start(now_ns, totals);
         }
 
-        // The windows of a round last for a moment: their rates are neither the disk's capacity nor a fall.
+        // The windows of a round are brief: their rates are neither the disk's capacity nor a fall.
         let holds = self.trim.stage() == Stage::Hold;
         if holds {
             self.end_period(now_ns, totals);
@@ -444,7 +449,7 @@ impl Controller {
                 *mean_ns += (latency_ns - *mean_ns) * weight;
                 let deviation_ns = cost_ns - self.mean_cost_ns;
                 self.mean_cost_ns += deviation_ns * weight;
-                // The mean of n costs varies by a n-th of what one cost does.
+                // The variance of the mean of n costs is an n-th of one cost's.
                 self.cost_variance_ns2 += (deviation_ns * deviation_ns * count - self.cost_variance_ns2) * weight;
                 if let (Some(unloaded_ns), Some(mean_ns)) = (unloaded_ns, &mut self.unloaded_ns) {
                     *mean_ns += (unloaded_ns - *mean_ns) * weight;
@@ -466,7 +471,7 @@ impl Controller {
             return EXCURSION_NS.max(self.bound_ns * EXCURSION_BOUNDS);
         }
         if let Some(part) = self.trim.part_now() {
-            // A cap lowers the reference, and the part only where it is below that.
+            // A cap lowers the reference, but a part only if the part exceeds it.
             let full_ns = if part < 1.0 { self.uncapped_ns.unwrap_or(self.centre_ns) } else { self.centre_ns };
             return (full_ns * part).max(self.least_ns()).min(self.ceiling_ns);
         }
@@ -540,7 +545,7 @@ impl Controller {
         }
 
         if self.is_often_dry() {
-            // However little the next per cents of the window gain: the device runs dry while queues are away.
+            // Absences let the device run dry, even if the next few per cent of the window gain little.
             self.away_room_ns = self.away_ns.min(AWAY_MOST * self.bound_ns);
             self.ceiling_ns = self.ceiling_for(totals.outstanding_cap_ns);
             let most_ns = self.ceiling_ns.min(self.bound_ns + self.away_room_ns);
@@ -575,7 +580,7 @@ impl Controller {
         self.begin_phase(now_ns, totals);
     }
 
-    /// Returns whether a short phase tells enough.
+    /// Returns whether a short phase suffices.
     fn is_rough(&self) -> bool {
         self.search.is_far() || self.trim.part_now().is_some()
     }
@@ -611,7 +616,7 @@ impl Controller {
         let Some(step) = self.search.pair(ln_rate, ln_ratio.abs(), goal, !was_beyond) else { return };
         self.move_centre(now_ns, step.ln_change, step.elasticity);
         if was_beyond && step.elasticity < BEYOND_ELASTICITY / 2.0 {
-            // Most of the work waits in the device now, so the way back is long.
+            // Most of the work waits in the device now, so the knee is far below.
             self.search.begin_anew(STEP_IS_FAR);
         }
     }

@@ -12,8 +12,8 @@
 //! * the same with Seastar's arithmetic ([`SeastarUnits`]), for comparisons with it;
 //! * a measured table of operations per second by length, interpolated in device time.
 //!
-//! [`MixExponent`] tells how much more (or less) a disk carries if reads and writes come together, and [`PieceLimits`]
-//! how long the pieces of a request may be.
+//! [`MixExponent`] gives a disk's capacity for a mix of reads and writes, and [`PieceLimits`] how long the pieces of a
+//! request may be.
 //!
 //! # Limits
 //! A cost above 5.1 hours saturates. Costs below half a femtosecond are zero. Zero is legal everywhere, and an

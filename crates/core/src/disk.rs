@@ -9,8 +9,8 @@
 //! * **Window**: once the device holds this much device time, nothing is added. So the queue forms in the scheduler,
 //!   where it can still be reordered, and not in the device, where it cannot. As soon as the device falls below the
 //!   window, the next request enters even if it exceeds it: a disk never runs dry because the next request is a little
-//!   too long. A second bound, above the window, holds but for a request alone in the device and for the overdraft of a
-//!   class that lags.
+//!   too long. A second bound, above the window, holds except for a request alone in the device and for the overdraft
+//!   of a class that lags.
 //! * **Mix**: the share of writes in recent traffic. On most disks reads and writes disturb each other less than
 //!   linearly (exponent p above 1) or more (below 1): the mix determines the present capacity.
 //! * **Classes**: a class has its shares once, wherever it runs: `classes`, `clock`.
@@ -22,7 +22,7 @@
 //!
 //! # Limits
 //! The configuration is fixed for the life of the disk. Window and capacity scale follow the disk (`control`: queues
-//! report completions, and each report steps the controller unless another queue is at it). Classes change at any time.
+//! report completions, and each report steps the controller unless another queue does). Classes change at any time.
 //!
 //! # Example
 //! ```
@@ -77,7 +77,7 @@ const AGED_PART: f64 = 8.0;
 /// Time between two corrections of the clocks' means: 10 ms.
 const MEND_NS: u64 = 10_000_000;
 
-/// Pause between two times at which the device held too much from which on they belong to two excursions.
+/// Shortest time without an overfull device between two excursions of the closed loop (`control::trim`).
 const FILLED_APART_NS: u64 = 10_000_000;
 
 /// The part (1/64) by which the longest piece remembered shrinks with each report.
@@ -104,9 +104,9 @@ pub struct DiskConfig {
     pub duplex: bool,
     /// Depth of the token bucket, and longest device time of a piece.
     pub latency_goal: LatencyGoal,
-    /// Device time in the device from which on nothing is added; `None`: the closed loop finds it. At most the bound:
-    /// the larger of the effective latency goal and 3 times `unloaded_latency_ns`. The closed loop raises that bound if
-    /// measured latencies show that the disk is farther away: [`Disk::bound_ns`].
+    /// The window: device time in the device from which on nothing is added; `None`: the closed loop finds it. At most
+    /// the bound: the larger of the effective latency goal and 3 times `unloaded_latency_ns`. The closed loop raises
+    /// that bound if measured latencies show that the disk is farther away: [`Disk::bound_ns`].
     pub window_ns: Option<u64>,
     /// The closed loop: follows the disk when it is slower (or, if `scale_max` allows, faster) than its model.
     pub control: ControlConfig,
@@ -148,7 +148,7 @@ pub struct Disk {
     flow: Flow,
     /// Holds the time from which on an old request may overtake others again.
     aged: OwnBucket,
-    /// By lane, because turns of one direction say nothing about the other's.
+    /// By lane: the directions' turns are independent of each other.
     sleepers: [Sleepers; 2],
     waiters: [Waiters; 2],
     write_share_bits: OwnLine,
@@ -190,7 +190,7 @@ struct Settings {
     /// The latest time of the controller's next step, and the last time the clocks' means were corrected.
     next_step_ns: AtomicU64,
     mended_ns: AtomicU64,
-    /// When the device last held what an excursion had let in, and since when.
+    /// When the device was last overfull because of an excursion, and since when.
     filled_ns: AtomicU64,
     filled_from_ns: AtomicU64,
     /// Number of queues of this disk.
@@ -284,23 +284,24 @@ impl Disk {
         &self.config
     }
 
-    /// Returns the latency goal in force in nanoseconds: the one asked for, or the dearer cost of 64 KiB if that is more.
+    /// Returns the latency goal in force in nanoseconds: the configured one, or the cost of 64 KiB in the dearer
+    /// direction if that is more.
     #[must_use]
     pub fn effective_goal_ns(&self) -> u64 {
         self.pieces.effective_goal_ns
     }
 
-    /// Returns the device time in the device from which on nothing is added, in nanoseconds. On a duplex disk a direction
-    /// has room for half of it in any case.
+    /// Returns the window: the device time in the device from which on nothing is added, in nanoseconds. On a duplex
+    /// disk a direction has room for half of it in any case.
     #[must_use]
     pub fn window_ns(&self) -> u64 {
         self.window_ticks() / TICKS_PER_NS
     }
 
-    /// Returns the most device time that the device holds, in nanoseconds (more with one request alone, with the overdraft
-    /// of a class that lags, by up to half a window on a duplex disk, or for the moments in which the closed loop measures
-    /// what the disk gives with everything sent as it comes). It rises if the shortest latencies show that the
-    /// disk needs more to be busy.
+    /// Returns the most device time that the device holds, in nanoseconds. It holds more with one request alone, with
+    /// the overdraft of a class that lags, on a duplex disk (by up to half a window), and for the moments in which the
+    /// closed loop measures the disk's rate with all requests dispatched as they come. The bound rises if the shortest
+    /// latencies show that the disk needs more to be busy.
     #[must_use]
     pub fn bound_ns(&self) -> u64 {
         self.bound_ticks() / TICKS_PER_NS
@@ -318,8 +319,8 @@ impl Disk {
         if self.config.duplex { first.min(second) } else { first }
     }
 
-    /// Returns the rate at which tokens are given out over that of the model: the capacity scale, except while the closed
-    /// loop lets the disk show what it can.
+    /// Returns the rate at which tokens are given out over that of the model: the capacity scale, except while the
+    /// closed loop measures the disk's own rate.
     fn token_scale(&self, lane: usize) -> f64 {
         f64::from_bits(self.settings.token_scale_bits[lane].load(Ordering::Relaxed))
     }
@@ -336,7 +337,7 @@ impl Disk {
         self.closed_loop().events_since(seq).copied().collect()
     }
 
-    /// Returns what the disk allows now.
+    /// Returns the work in the disk and its limits, as of now.
     #[must_use]
     pub fn snapshot(&self) -> DiskSnapshot {
         DiskSnapshot {
@@ -365,9 +366,9 @@ impl Disk {
         &self.targets
     }
 
-    /// Records a finished request of a class with a latency target. One that was there while an excursion filled the device
-    /// does not count, nor one that came as long afterwards, behind those: it waited for what the loop let in, and other
-    /// classes that give way would not help it.
+    /// Records a finished request of a class with a latency target. Ignores a request that was present while an
+    /// excursion filled the device, or that came within as long afterwards: it waited for the excursion's work, and
+    /// classes that yield would not have helped it.
     pub(crate) fn note_target(&self, now_ns: u64, level: u8, target: LatencyTarget, experience: Experience) {
         let filled_ns = self.settings.filled_ns.load(Ordering::Relaxed);
         let lasted_ns = filled_ns.saturating_sub(self.settings.filled_from_ns.load(Ordering::Relaxed));
@@ -396,7 +397,7 @@ impl Disk {
         self.feedback.add_in_device(in_device);
     }
 
-    /// Adds the report of the queue at place `queue`, and steps the controller unless another queue is at it.
+    /// Adds the report of the queue at place `queue`, and steps the controller unless another queue is doing so.
     pub(crate) fn report(&self, now_ns: u64, queue: usize, report: &Report) {
         self.feedback.add(report);
         let Ok(mut controller) = self.controller.try_lock() else { return };
@@ -411,6 +412,7 @@ impl Disk {
             ..counted
         };
         controller.step(now_ns, &totals);
+
         let is_free_to_move = self.config.control.enabled && self.config.window_ns.is_none();
         if is_free_to_move && self.is_overfull(controller.bound_ns()) {
             let before_ns = self.settings.filled_ns.swap(now_ns, Ordering::Relaxed);
@@ -453,8 +455,8 @@ impl Disk {
         change(&self.settings.long_piece_ticks, long_ticks - long_ticks / LONG_PIECE_MEMORY);
     }
 
-    /// Returns whether the device holds more than a window of `bound_ns`, the overdraft and a piece beyond it: an excursion fills
-    /// it, or what one has left drains.
+    /// Returns whether the device holds more than a window of `bound_ns`, the overdraft and a piece beyond it: an
+    /// excursion is filling it, or its work is draining.
     fn is_overfull(&self, bound_ns: u64) -> bool {
         let bound_ticks = bound_ns.saturating_mul(TICKS_PER_NS);
         let most_ticks = bound_ticks.saturating_add(bound_ticks / 4).saturating_add(self.long_piece_ticks());

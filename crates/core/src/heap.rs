@@ -29,7 +29,7 @@ impl Heap {
         self.entries.reserve(self.members.saturating_sub(self.entries.len()));
     }
 
-    /// Takes `node` out for good.
+    /// Removes `node` for good.
     pub(crate) fn remove_member(&mut self, node: u32) {
         self.members = self.members.saturating_sub(1);
         self.remove(node);
@@ -72,7 +72,7 @@ impl Heap {
         Some(top)
     }
 
-    /// Gives `node`, wherever it is, a smaller key. Linear, but rarely needed.
+    /// Lowers the key of `node`, wherever it is. Linear, but rarely needed.
     pub(crate) fn lower(&mut self, node: u32, key: u64) {
         if let Some(at) = self.entries.iter().position(|entry| entry.node == node)
             && is_before(key, self.entries[at].key)
@@ -82,7 +82,7 @@ impl Heap {
         }
     }
 
-    /// Gives the top a larger key.
+    /// Raises the key of the top.
     pub(crate) fn raise_top(&mut self, key: u64) {
         if let Some(top) = self.entries.first().copied() {
             self.sift_down(Entry { key, node: top.node });

@@ -3,7 +3,7 @@
 //! # Why
 //! Every completion is recorded, millions a second, and percentiles are read once in a while. Keeping every value is
 //! out of the question, and so is allocating for each. With a thousand classes that have three histograms each, so are
-//! 9 KB for a histogram: most of what is written would not be in a cache.
+//! 9 KB for a histogram: most writes would miss the cache.
 //!
 //! # How it works
 //! Log-linear buckets, as fio and HdrHistogram have them: durations below 64 ns have a bucket each; above, every
@@ -13,12 +13,12 @@
 //!
 //! A count is written in digits to the base 256, each in an array of its own that reaches from the lowest to the
 //! highest power of two that has such a digit. So a histogram takes 64 bytes for each power of two that its durations
-//! span, and as much again where more than 255 (65 535, ...) of them share a bucket. Memory is taken when a duration is
+//! span, and as much again if more than 255 (65 535, ...) of them share a bucket. Memory is taken when a duration is
 //! outside of the range of all before it: at most 35 times for each digit.
 //!
 //! # Limits
 //! One histogram takes 80 bytes and its digits, at most about 9 KB ([`Histogram::memory_bytes`]). Durations from
-//! [`Histogram::LIMIT_NS`] (2^40 ns, 18 minutes) on share the last bucket; `max` and `mean` still see them exactly. A
+//! [`Histogram::LIMIT_NS`] (2^40 ns, 18 minutes) on share the last bucket; `max` and `mean` stay exact with them. A
 //! bucket stops counting at 4 294 967 295: percentiles are then too low in weight there, while `count`, `mean`, `min`
 //! and `max` stay exact. At a million requests a second in one bucket that takes more than an hour; clear the histogram
 //! earlier.
@@ -145,7 +145,7 @@ impl Histogram {
         }
     }
 
-    /// Carries into the higher digits after the lowest digit of a bucket has gone from 255 to 0.
+    /// Carries into the higher digits after the lowest digit of a bucket has wrapped from 255 to 0.
     #[cold]
     fn carry(&mut self, bucket: usize) {
         let higher = self.higher.get_or_insert_with(Box::default);

@@ -1,10 +1,10 @@
-//! The Plimsoll scheduler: it decides which request may use the disk next, and whether the disk can take it now.
+//! The Plimsoll scheduler: it decides which request the disk gets next, and whether the disk has room for it now.
 //!
 //! # Why
 //! Fast disks are easy to overload: if a program sends everything at once, the queue forms in the device, where a small
-//! read waits behind a second of background writes. This crate keeps the queue in user space. It knows what a request
-//! costs the disk ([`CostModel`]), admits only what the disk can carry ([`Disk`]), and serves classes by their shares
-//! ([`IoQueue`]).
+//! read waits behind a second of background writes. This crate keeps the queue in user space. It computes the device
+//! time of each request ([`CostModel`]), admits no more than the disk can serve ([`Disk`]), and serves classes by their
+//! shares ([`IoQueue`]).
 //!
 //! # How it works
 //! A pure state machine: no I/O, no clock, no threads, no dependencies, no allocation per request. Time is an argument

@@ -65,7 +65,8 @@ fn serve(parent: &Clock, child: &Clock, shares: u32) {
     parent.advance(COST, &mut 0.0, false);
 }
 
-/// Most that may have raced: each child's cost at one share, joins and leaves with the credit.
+/// Returns whether a mean is off by at most the movements that may race: each child's cost at one share, joins and
+/// leaves with the credit.
 fn is_plausible(mean: u64) -> bool {
     let most = units(COST, 16.0) as i64;
     (-most..=most).contains(&(mean as i64))
@@ -86,11 +87,13 @@ fn loom_weight_is_what_is_active_after_joins_and_leaves() {
                 }
             })
         });
+
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(parent.weight(), 30);
         assert_eq!((children[0].queues(), children[1].queues()), (0, 1));
         assert_eq!(children[1].own(), children[1].own().max(units(COST, 1.0 / 30.0)));
         assert!(is_plausible(parent.mean()), "{}", parent.mean() as i64);
+
         exit(&parent, &children[1]);
         assert_eq!(parent.weight(), 0);
     });
@@ -130,10 +133,12 @@ fn loom_a_change_of_shares_keeps_the_weight_whatever_races() {
                 enter(&parent, &children[0]);
             })
         };
+
         children[0].set_shares(10);
         let by = children[0].recount();
         parent.change_weight(by);
         joins.join().unwrap();
+
         assert_eq!(parent.weight(), 5 + u64::from(children[0].counted_shares()));
         exit(&parent, &children[0]);
         exit(&parent, &children[1]);
@@ -198,10 +203,12 @@ fn loom_a_mean_that_is_mended_is_off_by_what_raced_at_the_most() {
                 let (parent, children) = (Arc::clone(&parent), Arc::clone(&children));
                 thread::spawn(move || serve(&parent, &children[0], 1))
             };
+
             let mean = parent.mean();
             let shift: i64 = children.iter().map(|child| child.own().wrapping_sub(mean) as i64 / 2).sum();
             parent.mend_mean(shift);
             serves.join().unwrap();
+
             let exact = (children[0].own() / 2 + children[1].own() / 2) as i64;
             let error = (parent.mean() as i64 - exact).unsigned_abs();
             assert!(error <= units(COST, 0.5) + 1, "{error}");
@@ -224,11 +231,14 @@ fn loom_what_a_lonely_queue_overwrites_is_mended() {
                 serve(&parent, &children[1], 1);
             })
         };
+
         children[0].serve(COST, 1.0, true);
         parent.advance(COST, &mut 0.0, true);
         joins.join().unwrap();
+
         assert_eq!(children[0].own(), units(COST, 1.0));
         assert!(is_plausible(parent.mean()), "{}", parent.mean() as i64);
+
         let mean = parent.mean();
         let shift: i64 = children.iter().map(|child| child.own().wrapping_sub(mean) as i64 / 2).sum();
         parent.mend_mean(shift);
@@ -294,6 +304,7 @@ fn loom_a_bucket_gives_no_more_than_depth_and_rate() {
                 })
             })
             .collect();
+
         let given_ns: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
         assert!((200..=DEPTH_NS + 60).contains(&given_ns), "{given_ns}");
         assert!(bucket.tat_ticks() <= (1_060 + DEPTH_NS) * TICKS_PER_NS);
@@ -323,7 +334,7 @@ fn loom_refunds_and_debts_are_all_booked() {
     });
 }
 
-/// 4 KiB in 10 us; a bound of 71.4 us.
+/// Returns a disk that serves 4 KiB in 10 us, with a bound of 71.4 us.
 fn small_disk() -> Disk {
     let figures = FourFigures {
         read_iops: Rate::per_second(100_000),
@@ -344,6 +355,7 @@ fn loom_the_device_never_holds_more_than_the_bound_and_what_lags() {
             let bound_ticks = disk.bound_ns() * TICKS_PER_NS;
             let ticks = bound_ticks * 2 / 5;
             let lag_ticks = lag_part * bound_ticks / 8;
+
             // 1 of the bound's 5 fifths stays free: two of these fit, a third only by its lag, which is not enough.
             let inside = Arc::new(std::sync::atomic::AtomicU64::new(0));
             let threads: Vec<_> = (0..3)
@@ -364,6 +376,7 @@ fn loom_the_device_never_holds_more_than_the_bound_and_what_lags() {
                     })
                 })
                 .collect();
+
             let left: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
             assert_eq!(disk.in_flight_ticks(), left, "what did not get in was taken back");
             disk.leave(0, left);
@@ -391,10 +404,12 @@ fn loom_a_limit_is_exceeded_by_one_request_of_each_shard_at_the_most() {
             }
             passed
         };
+
         let other = {
             let tags = Arc::clone(&tags);
             thread::spawn(move || shard(&tags))
         };
+
         let passed = shard(&tags) + other.join().unwrap();
         assert!((1..=2).contains(&passed), "{passed}");
         assert_eq!(tags.limited_until(&limits, amount, 5_000), Some(5_000 + 1_000 * passed), "all of it is paid");
@@ -402,7 +417,7 @@ fn loom_a_limit_is_exceeded_by_one_request_of_each_shard_at_the_most() {
     });
 }
 
-/// Polls until everything has been served, going from wake-up to wake-up, with a bounded number of polls.
+/// Polls at each wake-up until everything has been served, with a bounded number of polls.
 fn finish(queue: &mut IoQueue, mut now_ns: u64, polls: usize) -> u64 {
     for _ in 0..polls {
         if let Some(piece) = queue.poll_dispatch(now_ns) {
@@ -429,12 +444,14 @@ fn loom_two_queues_always_finish_and_leave_nothing() {
             queue.enqueue(1_000, class, Op::Read, 4096, 0).unwrap();
             queue.enqueue(1_000, class, Op::Read, 4096, 1).unwrap();
         }
+
         let [mut one, mut other] = queues;
         let other = thread::spawn(move || {
             finish(&mut other, 1_000, 60);
             other.queued() + other.in_flight()
         });
         finish(&mut one, 1_000, 60);
+
         assert_eq!(one.queued() + one.in_flight(), 0, "stuck");
         assert_eq!(other.join().unwrap(), 0, "stuck");
         assert_eq!(disk.in_flight_ticks(), 0);
@@ -458,15 +475,18 @@ fn loom_a_queue_whose_turn_nobody_takes_goes_on() {
         for n in 0..3 {
             present.enqueue(1_000, classes[1], Op::Read, 4096, n).unwrap();
         }
+
         // The other joins, is served once, and then never polls again.
         let absent = thread::spawn(move || {
             finish(&mut absent, 1_000, 1);
             absent.enqueue(2_000, classes[0], Op::Read, 4096, 1).unwrap();
             absent
         });
+
         let end_ns = finish(&mut present, 1_000, 80);
         assert_eq!(present.queued() + present.in_flight(), 0, "stuck");
         assert!(end_ns < 400_000, "{end_ns}");
+
         let mut absent = absent.join().unwrap();
         finish(&mut absent, end_ns, 60);
         assert_eq!(absent.queued(), 0, "stuck");

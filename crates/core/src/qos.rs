@@ -9,7 +9,7 @@
 //! shards together. A limit is tested at the class and at every group above it. A class at its limit books the next
 //! free place and is *parked* until then, while its siblings continue; queues that wait for one limit take turns. A
 //! reservation is due while its tag is not after the present. The class is then served first, smallest tag first, as in
-//! mClock's constraint phase (Gulati et al. 2010). Any service moves the tag on, so a class gets the larger of its
+//! mClock's constraint phase (Gulati et al. 2010). Any service advances the tag, so a class gets the larger of its
 //! reservation and its share.
 //!
 //! When a limit changes, the part of its burst already used stays used, in requests or bytes.
@@ -53,8 +53,8 @@ pub struct Limits {
     pub write_bandwidth: Rate,
     /// Burst after a pause, as time at the limit's rate, in nanoseconds. 0: one request.
     ///
-    /// A queue that waits for the limit and is polled late sends at once what it has missed: at most what the limit
-    /// allows in 1 ms, in addition to the burst.
+    /// A queue that waits for the limit and is polled late dispatches the amount that it has missed at once: at most 1
+    /// ms at the limit's rate, in addition to the burst.
     pub burst_ns: u64,
 }
 
@@ -106,7 +106,7 @@ pub struct Qos {
     pub limits: Limits,
     /// Rates that the class gets whenever it has work.
     pub reservation: Reservation,
-    /// If the class misses it, classes with looser targets give way.
+    /// The latency target. If the class misses it, classes with looser targets yield.
     pub latency_target: Option<LatencyTarget>,
     /// Ageing: a request that has waited this long, in nanoseconds, is served next, whatever its shares.
     pub max_wait_ns: Option<u64>,
@@ -150,8 +150,8 @@ pub(crate) struct Tags {
     inherited: Option<Box<Inherited>>,
 }
 
-/// Use of the limits before they changed, taken over at the first use afterwards, because the change itself gets no
-/// time.
+/// Use of the limits before they changed, taken over at the first use afterwards, because the change itself is not
+/// given the time.
 #[derive(Debug)]
 struct Inherited {
     /// The old tags, each with the factor (old rate over new) by which to stretch the time that it is ahead.
@@ -169,7 +169,7 @@ pub(crate) struct Amount {
 }
 
 impl Amount {
-    /// Returns the part that `credit` does not cover, and removes the part that it does from `credit`.
+    /// Uses up `credit` for this amount. Returns the part that it does not cover.
     pub(crate) fn beyond(self, credit: &mut Credit) -> Amount {
         let requests = self.requests.min(credit.requests);
         let bytes = self.bytes.min(credit.bytes);
@@ -183,7 +183,7 @@ impl Amount {
     }
 }
 
-/// Places that a queue has booked at the limits of a node in one direction and not used yet.
+/// The amount that a queue has booked at the limits of a node in one direction and not used yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Credit {
     requests: u32,
@@ -197,7 +197,7 @@ impl Credit {
     }
 }
 
-/// Work that a class has waiting in one direction.
+/// The queued work of a class in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waiting {
     pub(crate) requests: u64,
@@ -259,13 +259,14 @@ impl Tags {
         self.limits_for(limits, amount).filter_map(until).max()
     }
 
-    /// Takes `amount` from the limits as of `from_ns`, so that what they have allowed since then is not lost.
+    /// Takes `amount` from the limits as of `from_ns`, so that the amount allowed since then is not lost.
     pub(crate) fn charge_limits(&self, limits: &Limits, amount: Amount, from_ns: u64) {
         self.limits_for(limits, amount).for_each(|(bucket, ticks)| bucket.take_anyway(from_ns, ticks));
     }
 
-    /// Returns how long a request in `direction` (`None`: in any in which work waits) that came now would wait for the
-    /// limits: the time they need for all work `waiting`, by direction, if it gets `part` of their rates.
+    /// Returns how long a request that comes now would wait for the limits: the time that they need for all work
+    /// `waiting`, by direction, at `part` of their rates. Counts the limits of the request's `direction`, and of those
+    /// in which work waits.
     pub(crate) fn delay_ns(
         &self,
         limits: &Limits,

@@ -1,11 +1,11 @@
 //! The I/O queue: one disk, one shard, all classes. The public face of the scheduler.
 //!
 //! # Why
-//! A queue that forms in the device cannot be reordered any more: a small read waits behind whatever was sent before
-//! it. So requests wait here, ordered by shares, and go to the device no faster than it can carry them.
+//! A queue that forms in the device can no longer be reordered: a small read waits behind everything sent before it.
+//! So requests wait here, ordered by shares, and are dispatched no faster than the device can serve them.
 //!
 //! # How it works
-//! A pure state machine. The caller brings the time and carries requests and results back and forth:
+//! A pure state machine. The caller passes in the time, requests and results:
 //! [`IoQueue::enqueue`] takes a request, [`IoQueue::poll_dispatch`] returns the next piece to submit,
 //! [`IoQueue::complete`] takes its result, [`IoQueue::next_wakeup`] returns when to poll again if nothing happens
 //! before, [`IoQueue::take_hand_over`] which other queue of the disk to poll. A piece passes four gates: it is its
@@ -96,15 +96,15 @@ pub struct QueueConfig {
     pub max_requests: u32,
     /// Device time that a class may use before the others when it wakes up; `None`: the effective latency goal.
     pub wakeup_credit_ns: Option<u64>,
-    /// For [`Mode::Depth`]: time constant with which a class's past use of the disk fades, above 0; shares hold over this
-    /// time. 0 counts as 1.
+    /// For [`Mode::Depth`]: time constant with which a class's past use of the disk fades, above 0; shares hold over
+    /// this time. 0 counts as 1.
     pub decay_tau_ns: u64,
     /// The disk group of the queue: the NUMA node of its shard, if the disk has [`DiskConfig::groups`] of them.
     ///
     /// [`DiskConfig::groups`]: crate::DiskConfig::groups
     pub group: u16,
-    /// The name of the queue for [`IoQueue::take_hand_over`] of the disk's other queues, such as its shard; `None` if
-    /// its driver cannot be woken for that. Different for each queue of a disk.
+    /// The queue's number in [`IoQueue::take_hand_over`] of the disk's other queues, such as its shard's number; unique
+    /// on the disk. `None` if its driver cannot be woken for that.
     pub number: Option<u16>,
 }
 
@@ -140,7 +140,7 @@ pub struct IoQueue {
     urgent: Vec<u32>,
     any_limits: bool,
     any_targets: bool,
-    /// Until when classes that yield to a latency target wait, and the ticks booked for them and not used yet.
+    /// End of the wait of classes that yield to a latency target, and the ticks booked for them and not used yet.
     yield_until_ns: u64,
     yield_credit_ticks: u64,
     /// Nodes at a limit: end of the wait, lane, node.
@@ -158,28 +158,27 @@ pub struct IoQueue {
     unloaded: Unloaded,
     /// Whether the last attempt to dispatch found the device full, or no tokens.
     found_full: bool,
-    /// When the turn of this queue comes on the disk's clock, by lane, while the disk lists it among those that wait for
-    /// room.
+    /// By lane: this queue's turn on the disk's clock, while the disk lists the queue as waiting for room.
     waits_until: [Option<u64>; 2],
     /// Whether pieces have left the device since the last poll, or this queue was woken for room; and the queue that
-    /// gets what this one cannot use.
+    /// gets the room that this one cannot use.
     has_left: bool,
     hand_over: Option<u16>,
-    /// Whether since the last poll a request has ended of a class that has nothing queued.
+    /// Whether a request has ended since the last poll whose class has nothing queued.
     has_emptied: bool,
-    /// Number of the disk's queues with work at that attempt.
+    /// Number of the disk's queues with work at the last attempt to dispatch.
     queues_at_dispatch: u32,
     blocked: BlockedTime,
     wakeup_ns: Option<u64>,
-    /// The time of the last poll, and how late this one is: after the time at which the last asked to be polled again, or,
-    /// if it waited for a completion, after that poll.
+    /// The time of the last poll, and how late it was: the time since the wake-up that the poll before it asked for,
+    /// or, if that one waited for a completion, since that poll.
     polled_ns: u64,
     late_ns: u64,
-    /// What was in the device after the last poll, if the window or tokens stopped this queue then.
+    /// The work in the device after the last poll, if the window or tokens stopped this queue then.
     left: Option<Left>,
-    /// Whether the window was full when this queue went away; until the next poll.
+    /// Whether the window was full before an absence of this queue (see `away`); cleared by the next poll.
     was_full: bool,
-    /// Not yet reported to the disk's controller, and the time of the last report.
+    /// The next report to the disk's controller, the time of the last one, and of the last check of the backlogs.
     unreported: Report,
     reported_ns: u64,
     looked_at_backlog_ns: u64,
@@ -191,13 +190,13 @@ struct Lane {
     tree: Tree,
     carry_fs: u64,
     in_flight_ticks: u64,
-    /// Since when no class here is eligible while the disk's clock stands still, and the reading of that clock.
+    /// Start of a standstill, in which no class here is eligible and the disk's clock does not move; and that clock.
     standstill: Option<(u64, u64)>,
-    /// Device time that this queue may use out of turn while the others are absent, and the disk's clock after the
-    /// queue's last turn.
+    /// Overtime: device time that this queue may use before its turn because the queues ahead are absent; and the
+    /// disk's clock when it was last granted or used.
     overtime_ns: u64,
     overtime_mean: u64,
-    /// When the last piece that the device had kept for too long came back.
+    /// End of the device's last stall: the completion of a piece that it had held for too long.
     stalled_until_ns: u64,
 }
 
@@ -364,13 +363,13 @@ impl IoQueue {
         Ok(RequestId { slot: at, generation: self.slots.get(at).generation })
     }
 
-    /// Notes that this queue, which was empty, has not been waiting before `now_ns`.
+    /// Restarts the measurement of lateness and absences at `now_ns`, because this queue was empty before.
     fn begin_wait(&mut self, now_ns: u64) {
         (self.polled_ns, self.late_ns) = (now_ns, 0);
         (self.left, self.was_full) = (None, false);
     }
 
-    /// Counts a wake-up of `node`, and begins its wait if nothing else of it is queued.
+    /// Counts a wake-up of `node`, and begins its wait if it has nothing else queued.
     fn has_woken(&mut self, now_ns: u64, node: u32) {
         let limited_ns = self.limited_ns(node, now_ns);
         let member = &mut self.members[node as usize];
@@ -430,8 +429,8 @@ impl IoQueue {
         }
 
         let mut stopped_by: Option<Stop> = None;
-        // Lanes share the window: the one with less device time in the device comes first. With as much in both, and in
-        // modes without a window, they alternate.
+        // Lanes share the window: the one with less device time in the device comes first. If both have the same, and
+        // in modes without a window, they alternate.
         let first = match &self.lanes[..] {
             [reads, writes] if self.config.mode == Mode::Scheduled => {
                 match reads.in_flight_ticks.cmp(&writes.in_flight_ticks) {
@@ -484,14 +483,15 @@ impl IoQueue {
     }
 
     /// Returns the [number](QueueConfig::number) of another queue of the disk that the caller should poll soon: at the
-    /// last poll, which returned `None`, there was room in the device that is that queue's turn. Returns each once.
+    /// last poll, which returned `None`, the device had room, and the turn was that queue's. Each hand-over is returned
+    /// once.
     ///
-    /// A caller that cannot wake other queues need not ask: they look by themselves, later.
+    /// A caller that cannot wake other queues need not call this: they retry by themselves, later.
     pub fn take_hand_over(&mut self) -> Option<u16> {
         self.hand_over.take()
     }
 
-    /// Returns the next piece of `lane`, `None` if its work is all parked or there is none, or what stops the lane.
+    /// Returns the next piece of `lane`, `None` if the lane has no work or all of it is parked, or the stop.
     fn poll_lane(&mut self, now_ns: u64, lane: usize) -> Result<Option<Dispatch>, Stop> {
         self.lanes[lane].end_overtime();
         loop {
@@ -514,7 +514,8 @@ impl IoQueue {
         }
     }
 
-    /// Returns until when the class waits because others have tighter latency targets. A reserved piece never waits.
+    /// Returns the end of the picked class's wait for classes with tighter latency targets; `None` if it does not wait.
+    /// A reserved piece never waits.
     fn gives_way_until(&mut self, now_ns: u64, lane: usize, pick: Pick) -> Option<u64> {
         let yields = self.members[pick.class as usize].yields;
         if yields == 0 || matches!(pick.turn, Turn::Reserved { .. }) {
@@ -619,7 +620,8 @@ impl IoQueue {
         }
     }
 
-    /// Notes that the backend takes nothing more: until the next dispatch, waits are put down to the backend.
+    /// Records that the backend accepts no more pieces: until the next dispatch, waits count as
+    /// [`WaitReason::Backend`].
     pub fn backend_is_busy(&mut self, now_ns: u64) {
         if self.queued > 0 {
             self.blocked.block(WaitReason::Backend, now_ns);
@@ -708,9 +710,9 @@ fn fair_cost(cost: Cost, weight: u32) -> Cost {
     if cost.is_zero() { Cost::from_fs(NOMINAL_WEIGHT_COST.as_fs() * u64::from(weight)) } else { cost }
 }
 
-/// Returns the even share of queue number `queue`, of `num_io_queues`, in `max_io_requests` in flight; at least 1.
-/// Below 4 a queue cannot use its disk's parallelism, and with more queues than requests the sum exceeds
-/// `max_io_requests` (Scylla's rule: choose the number of queues such that each has at least 4).
+/// Returns the depth of queue number `queue` of `num_io_queues`: an even part of `max_io_requests`, at least 1. Below 4
+/// a queue cannot use its disk's parallelism, and with more queues than requests the sum exceeds `max_io_requests`
+/// (Scylla's rule: choose the number of queues such that each has at least 4).
 #[must_use]
 pub fn depth_of_queue(max_io_requests: u32, num_io_queues: u32, queue: u32) -> u32 {
     let queues = num_io_queues.max(1);

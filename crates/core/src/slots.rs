@@ -60,7 +60,7 @@ impl Default for Fifo {
 }
 
 impl Slot {
-    /// Returns a request of which nothing is queued or dispatched, without device time.
+    /// Returns a request that is neither queued nor dispatched, without device time.
     pub(crate) fn new(op: Op, class: u32, len_bytes: u32, enqueued_ns: u64, user_data: u64) -> Slot {
         Slot {
             generation: 0,

@@ -2,7 +2,7 @@
 //!
 //! # Why
 //! "Why is this slow?" has one answer per class: it has used its share, the disk is full, a limit holds it back, or it
-//! asks for more than there is. A snapshot has the figures that tell which.
+//! asks for more than there is. A snapshot has the figures that show which.
 //!
 //! # How it works
 //! [`IoQueue::snapshot`](crate::IoQueue::snapshot) copies the counters of one queue. [`Snapshot::merge`] joins several
@@ -39,7 +39,7 @@ pub struct Snapshot {
     pub queues: u32,
     /// The classes, in the order of their numbers.
     pub classes: Vec<ClassSnapshot>,
-    /// Their disk, as the last queue saw it.
+    /// The disk of the queues, as the last queue saw it.
     pub disk: DiskSnapshot,
 }
 
@@ -48,21 +48,21 @@ pub struct Snapshot {
 pub struct ClassSnapshot {
     /// The class.
     pub class: ClassId,
-    /// Its quality of service besides its shares.
+    /// Quality of service of the class besides its shares.
     pub qos: Qos,
-    /// Its counters and wait reasons; over several queues: the sum.
+    /// Counters and wait reasons of the class; over several queues: the sum.
     pub stats: ClassStats,
-    /// Wait of its oldest queued request so far, in nanoseconds; over several queues: the longest.
+    /// Wait of the class's oldest queued request so far, in nanoseconds; over several queues: the longest.
     pub delay_ns: u64,
     /// Expected wait of a request that came now, in nanoseconds; over several queues: the longest.
     pub expected_delay_ns: u64,
-    /// Its part of the disk by shares among the classes that have work now, 0 to 1; over several queues: the sum.
+    /// Part of the disk by shares among the classes that have work now, 0 to 1; over several queues: the sum.
     pub part: f64,
-    /// What holds its queue back at this moment; `None` if nothing does or it has no work.
+    /// The reason that holds the class's queue back at this moment; `None` if there is none, or the class has no work.
     pub waits_for: Option<WaitReason>,
 }
 
-/// What a disk allows now.
+/// The work in a disk and its limits, at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DiskSnapshot {
     /// Work in the device, in nanoseconds of device time by the model.
@@ -75,7 +75,7 @@ pub struct DiskSnapshot {
     pub capacity_scale: f64,
     /// The part of device time left to classes that yield to a latency target; 1 if they need not yield.
     pub yielding_share: f64,
-    /// What keeps the window from being larger, with its price.
+    /// The reason why the window is not larger, with its price.
     pub window_limit: WindowLimit,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! # Why
 //! An operator asks three things: what did this class get, how long did it wait, and *why*. Counters and histograms
-//! answer the first two. For the third, every nanosecond in which a class had work and dispatched nothing is put down
-//! to one [`WaitReason`].
+//! answer the first two. For the third, every nanosecond in which a class had work and dispatched nothing counts under
+//! one [`WaitReason`].
 //!
 //! # How it works
 //! For each reason, a queue keeps a running total of the time in which *no class* could dispatch. When a class
@@ -205,7 +205,7 @@ pub(crate) struct BlockedTime {
 }
 
 impl BlockedTime {
-    /// Notes that from `now_ns` on nothing can be dispatched, because of `reason`.
+    /// Records that from `now_ns` on nothing can be dispatched, because of `reason`.
     pub(crate) fn block(&mut self, reason: WaitReason, now_ns: u64) {
         if self.now.is_none_or(|(old, _)| old != reason) {
             self.unblock(now_ns);
@@ -213,7 +213,7 @@ impl BlockedTime {
         }
     }
 
-    /// Notes that pieces can be dispatched again.
+    /// Records that pieces can be dispatched again.
     pub(crate) fn unblock(&mut self, now_ns: u64) {
         if let Some((reason, since_ns)) = self.now.take() {
             let total_ns = &mut self.total_ns[reason as usize];

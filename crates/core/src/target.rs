@@ -1,4 +1,4 @@
-//! Latency targets: when a class misses its target, classes with looser targets give way.
+//! Latency targets: if a class misses its target, classes with looser targets yield.
 //!
 //! # Why
 //! Shares divide throughput. A light reader beside saturating writes has all the share that it wants and still waits
@@ -6,7 +6,7 @@
 //!
 //! # How it works
 //! The targets of a disk's classes, tightest first, are its *levels*. Every level has an allowance: the share of device
-//! time that all looser classes together may use. It is decided anew every window of at least 100 ms and 200 requests:
+//! time that all looser classes together may use. It is decided after each window of at least 100 ms and 200 requests:
 //! * More requests missed the target than allowed, and they spent more time in the device than in the queue: the
 //!   allowance falls by a fifth, or by half if more than four times too many missed.
 //! * The same, but the time was spent in the queue: the class's own weight doubles, up to 8 times its shares.
@@ -16,7 +16,7 @@
 //!
 //! The allowance is a generic-cell-rate tag without burst that the looser classes share. A queue books the next free
 //! place and parks its looser classes until then; the class whose turn it then is by shares uses the place.
-//! Reservations do not wait for it. If the looser classes use less than 5 %, giving way cannot help: the device cannot
+//! Reservations do not wait for it. If the looser classes use less than 5 %, yielding cannot help: the device cannot
 //! meet the target, and an event reports it. The allowance is a rate, not a window: a write that the device's buffer
 //! absorbs at once leaves a window before it costs anything.
 //!
@@ -36,12 +36,12 @@ use crate::control::{EventKind, EventReason};
 use crate::qos::LatencyTarget;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// Distinct targets of a disk that are kept apart; looser ones share the last level.
+/// Most levels of a disk; targets looser than the last share it.
 pub(crate) const LEVELS: usize = 4;
 
 const WINDOW_NS: u64 = 100_000_000;
 const WINDOW_REQUESTS: u64 = 200;
-/// Silence of a level after which it no longer asks other classes to give way.
+/// Time without a request of a level after which other classes no longer yield to it.
 const FORGET_NS: u64 = 1_000_000_000;
 const FAR_MISSED: f64 = 4.0;
 const CUT: f64 = 0.8;
@@ -50,7 +50,7 @@ const CUT_FAR: f64 = 0.5;
 const GROWTH: f64 = 1.0 / 32.0;
 const GROWTH_MAX: f64 = 0.5;
 const SHARE_MIN: f64 = 0.02;
-/// Smallest part of the device time that can be cut: classes that use less cannot give way.
+/// Smallest part of the device time that can be cut: classes that use less cannot yield.
 const USED_LEAST: f64 = 0.05;
 const BOOST_MAX: u32 = 8;
 
@@ -203,7 +203,7 @@ impl Targets {
 }
 
 impl Level {
-    /// Returns whether the level has been silent for longer than [`FORGET_NS`]. If so, no class needs to give way.
+    /// Returns whether no request of the level has ended for longer than [`FORGET_NS`]. If so, no class needs to yield.
     fn is_forgotten(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.noted_ns.load(Relaxed)) > FORGET_NS
     }

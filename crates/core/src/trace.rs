@@ -1,8 +1,8 @@
 //! The stations of a request, as events of a fixed size.
 //!
 //! # Why
-//! A latency says that something was slow, not where. One event at each station of a request tells how long it queued
-//! and why, how long the device had it, and how long it was complete before the shard looked.
+//! A latency shows that something was slow, not where. One event at each station of a request shows how long it queued
+//! and why, how long the device had it, and how long it was complete before the shard polled.
 //!
 //! # How it works
 //! An [`Event`] is plain data; [`Event::to_bytes`] and [`Event::from_bytes`] define its only encoding, [`EVENT_BYTES`]
@@ -12,10 +12,10 @@
 //! | kind | offset | length | detail |
 //! |---|---|---|---|
 //! | Queued | of the request in its file | of the request | number of the file |
-//! | Blocked | 0 | 0 | ns until the next look; `reason`: what is waited for |
+//! | Blocked | 0 | 0 | ns until the next poll; `reason`: that of the wait |
 //! | Dispatched | of the piece in its file | of the piece | model cost, ns; `reason`: its class's longest wait |
 //! | Submitted | as dispatched | as dispatched | 0 |
-//! | Completed | as dispatched | bytes moved | longest time, ns, for which it may have been done before |
+//! | Completed | as dispatched | bytes moved | longest time, ns, for which it may have been complete before |
 //! | Reaped | as dispatched | bytes moved | 0, or the error number |
 //! | Finished | of the request | bytes moved | 0, or the error number |
 //! | Callback | 0 | 0 | 0 |
@@ -61,15 +61,15 @@ pub const EVENT_BYTES: usize = 40;
 pub enum EventKind {
     /// The program handed the request over.
     Queued = 1,
-    /// The queue has work but may send none of it, for a reason other than before.
+    /// The queue has work but may dispatch none of it, for a reason other than before.
     Blocked = 2,
     /// A piece leaves the queue: it is its turn, the device has room, and its tokens are granted.
     Dispatched = 3,
     /// The backend has taken the piece.
     Submitted = 4,
-    /// The piece is complete: the time at which the shard began to look and found it.
+    /// The piece is complete: the time at which the shard began the poll that found it.
     Completed = 5,
-    /// The scheduler has learnt of the piece's end.
+    /// The scheduler has processed the piece's completion.
     Reaped = 6,
     /// The whole request has ended.
     Finished = 7,

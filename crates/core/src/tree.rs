@@ -1,15 +1,15 @@
 //! The order of classes: a tree of groups and classes in weighted virtual time, as one queue sees it.
 //!
 //! # Why
-//! Shares must hold between classes that always have work, and an idle class's share must go to the others at once. A
-//! class that returns must be neither punished for what it used while alone nor paid for what it did not ask for.
+//! Shares must hold between classes that always have work, and the others must get an idle class's share at once. A
+//! class that returns must neither pay for device time that it used while alone nor get back time that it left unused.
 //!
 //! # How it works
-//! At each level the child with the lowest *clock* goes first, as in start-time fair queueing (Goyal, Vin, Cheng 1996).
-//! The clocks are shared by all queues of the disk (`clock`). A queue that alone has work serves the lowest; one among
-//! several serves only an *eligible* child: one at or behind the mean of all, or so little ahead that the device has
-//! room for those before it too. A child that wakes up is put at most a *wake-up credit* behind the mean: the device
-//! time that it may use before the others get a turn.
+//! At each level the child with the lowest *clock* is served first, as in start-time fair queueing (Goyal, Vin, Cheng
+//! 1996). The clocks are shared by all queues of the disk (`clock`). If only one queue has work, it serves the lowest
+//! child. If several have, each serves only *eligible* children: those at or behind the mean of all, or so little ahead
+//! that the device has room for those before them too. A child that wakes up is placed at most a *wake-up credit*
+//! behind the mean: the device time that it may use before the others get a turn.
 //!
 //! In depth mode the clocks are the queue's own: the decaying accumulators of Scylla's first scheduler (2016). A
 //! class's total cost fades by e^(-t/tau), and the lowest total is served. K = ln(total) + t/tau orders totals that
@@ -33,7 +33,7 @@ use crate::units::Cost;
 
 pub(crate) const ROOT: u32 = 0;
 
-/// Children of a group examined for an eligible one, if the first is not: a bound on the time of a pick.
+/// Most children of a group examined for an eligible one: a bound on the time of a pick.
 const LOOK_AT: usize = 64;
 
 /// How clocks advance.
@@ -60,9 +60,9 @@ struct Node {
     /// How far `local` was ahead when the queue left the class.
     lead: u64,
     carry: f64,
-    /// Counts in its parent: it has work (or an active child) and is not parked.
+    /// Whether it counts in its parent: it has work (or an active child) and is not parked.
     active: bool,
-    /// Waits for a limit.
+    /// Whether it waits for a limit.
     parked: bool,
     in_heap: bool,
     /// Number of a group among the groups; [`NONE`] for a class.
@@ -82,7 +82,7 @@ struct Group {
 pub(crate) struct Pick {
     pub(crate) class: u32,
     pub(crate) turn: Turn,
-    /// Whether it goes before its turn: it lags behind no other class then.
+    /// Whether it is served before its turn: it lags behind no other class then.
     pub(crate) is_early: bool,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Lag {
     pub(crate) in_class: Cost,
 }
 
-/// Why a class is served.
+/// The reason for which a class is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Its shares.
@@ -102,7 +102,7 @@ pub(crate) enum Turn {
     Continued,
     /// Its age; it pays with its shares.
     Aged,
-    /// A reservation. If its shares would have given it the turn too, it pays; otherwise its clocks stand still.
+    /// A reservation. If its shares would have given it the turn too, it pays; otherwise its clocks do not move.
     Reserved { pays: bool },
 }
 
@@ -133,10 +133,10 @@ pub(crate) struct Tree {
     /// The lane whose clocks this tree uses.
     lane: usize,
     fairness: Fairness,
-    /// The furthest clock of a child of the root at which it was served since the root had no work. A class that was idle is
-    /// behind it, after its first request too.
+    /// The furthest clock at which a child of the root was served since the root had no work. A class that was idle is
+    /// behind it, even after its first request.
     served: u64,
-    /// Device time that this queue may still use out of turn, because the classes whose turn it is are absent.
+    /// Device time that this queue may still use before its turn, because the queues ahead are absent.
     overtime: Cost,
 }
 
@@ -276,7 +276,7 @@ impl Tree {
             }
             if let (Edge::Parent { shares }, true) = (edge, parent != NONE) {
                 if parent == ROOT && self.group(ROOT).active_children == 0 {
-                    // What was served before is no measure any more.
+                    // Service from before the root was idle gives no lag.
                     self.served = self.clock(ROOT).mean();
                 }
                 let (above, own) = (self.clock(parent), self.clock(at));
@@ -336,7 +336,7 @@ impl Tree {
         self.node(at).parked
     }
 
-    /// Returns whether `at` and all its ancestors take part now.
+    /// Returns whether `at` and all its ancestors are active, and the root is not parked.
     pub(crate) fn can_run(&self, mut at: u32) -> bool {
         while at != ROOT {
             if !self.node(at).active {
@@ -384,7 +384,8 @@ impl Tree {
         best.map(|(_, class)| class)
     }
 
-    /// Returns the class to serve if it is `child`'s turn in its group.
+    /// Returns the class to serve at or below `child`, whose turn it is in its group; `None` if other queues come first
+    /// there.
     #[inline(always)]
     fn class_of(&mut self, child: u32) -> Option<u32> {
         if self.is_group(child) {
@@ -408,7 +409,7 @@ impl Tree {
             || clock::is_eligible(self.clock(child).own(), shared.mean(), self.node(child).shares)
     }
 
-    /// Returns whether shares alone would let class `at` be served now.
+    /// Returns whether shares alone would let `class` be served now.
     pub(crate) fn is_due_by_shares(&self, class: u32) -> bool {
         if matches!(self.fairness, Fairness::Decaying { .. }) {
             return true;
@@ -485,8 +486,8 @@ impl Tree {
         part / f64::from(self.clock(class).queues().max(1))
     }
 
-    /// Lets this queue use `overtime` of device time out of turn, because the classes whose turn it is are absent. The
-    /// clocks stay as they are, so classes that return are behind, and are served first.
+    /// Allows this queue `overtime` of device time before its turn, because the queues ahead are absent. The clocks are
+    /// not adjusted, so the classes of queues that return are behind, and are served first.
     pub(crate) fn set_overtime(&mut self, overtime: Cost) {
         self.overtime = overtime;
     }
@@ -508,7 +509,7 @@ impl Tree {
         }
     }
 
-    /// Charges a class and its groups for a piece. The queues of the class are charged among each other in any case.
+    /// Charges a class and its groups for a piece. Within the class, this queue is charged in any case.
     #[inline(always)]
     pub(crate) fn charge(&mut self, charge: Charge) {
         let Charge { class, cost, turn, is_last, .. } = charge;
@@ -547,8 +548,8 @@ impl Tree {
         }
     }
 
-    /// Charges `class` for a request that comes and goes while this queue has no other, and no other queue has any: as if
-    /// the class had got work, had been charged, and had none again.
+    /// Charges `class` for a request that is the only one queued on the disk: as if the class had become active, been
+    /// charged, and become idle.
     pub(crate) fn charge_alone(&mut self, class: u32, cost: Cost) {
         let lane = self.lane;
         self.overtime = Cost::from_fs(self.overtime.as_fs().saturating_sub(cost.as_fs()));
@@ -629,8 +630,8 @@ impl Node {
         }
     }
 
-    /// Corrects the place of this node, which is `at`, after its clock has moved to `key`, if it is at the top of its group's
-    /// `heap`; elsewhere that happens when it gets there.
+    /// Corrects the entry of this node, number `at`, after its clock has moved to `key`, if it is at the top of its
+    /// group's `heap`; elsewhere it is corrected when it reaches the top.
     #[inline(always)]
     fn mend_top(&mut self, at: u32, key: u64, is_last: bool, heap: &mut Heap) {
         if heap.peek().is_none_or(|top| top.node != at) {

@@ -16,18 +16,18 @@ const WRITE_NS: f64 = 3e6;
 const DELAY_MAX_NS: u64 = 100_000_000;
 const COMMITLOG_SHARES: f64 = 100.0;
 
-/// What became of the writers.
+/// The figures of the writers.
 struct Outcome {
     bytes: f64,
     stalled_ns: u64,
     fullest: f64,
 }
 
-/// Runs writers beside a compaction with `compaction_shares` that never ends. A table is in its file `late_ns` after its
-/// last byte: it is synced and entered into the manifest, one table after the other, while the next is written.
+/// Runs writers beside a compaction with `compaction_shares` that never ends. A table is in its file `late_ns` after
+/// its last byte: it is synced and entered into the manifest, one table after the other, while the next is written.
 fn run(curve: ShareCurve, compaction_shares: f64, late_ns: u64) -> Outcome {
     let mut flush = ShareController::new(curve, 50_000_000);
-    // Full tables, oldest first: bytes that are not written, and what is left of `late_ns`.
+    // Full tables, oldest first: bytes that are not written, and the rest of `late_ns`.
     let mut tables: VecDeque<(f64, u64)> = VecDeque::new();
     let (mut active_bytes, mut delay_ns) = (0.0, 0);
     let mut outcome = Outcome { bytes: 0.0, stalled_ns: 0, fullest: 0.0 };

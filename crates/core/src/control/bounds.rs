@@ -5,13 +5,14 @@
 //! only wait, or classes send so little that the window does not matter.
 //!
 //! # How it works
-//! The lower bound is three requests of typical cost. The upper one is the configured bound, or what keeps this disk busy
-//! by its shortest latencies if that is more; a disk that ran dry while nobody looked, or in which nothing waits at the
-//! bound, may have more for a while. The ceiling is what the classes' outstanding requests are worth, within these.
+//! The lower bound is three requests of typical cost. The upper one is the configured bound, or if that is more, the
+//! amount that keeps this disk busy, judged by its shortest latencies. The window may exceed it for a while if the disk
+//! ran dry in absences, or if nothing waits in the device at the bound. Within these bounds, the *ceiling* is the
+//! largest window in which the classes hold their shares with their outstanding requests.
 //!
 //! # Example
-//! A bound of 750 us, requests of 130 us, an idle disk that answers in 400 us: the window is 390 us at least, and at most
-//! 3 x 400 + 130 = 1330 us.
+//! A bound of 750 us, requests of 130 us, an idle disk that answers in 400 us: the window is at least 390 us, and at
+//! most 3 x 400 + 130 = 1330 us.
 
 use super::meter::Reading;
 use super::tuning::*;
@@ -36,15 +37,15 @@ impl Controller {
         if self.is_beyond { self.bound_ns * BEYOND_MOST } else { self.bound_ns + self.away_room_ns }
     }
 
-    /// Returns whether the device runs dry so often, while queues do not look, that half of what the goal gives up is lost.
-    /// The other half is for the search.
+    /// Returns whether absences let the device run dry for more than half of the part that the goal gives up. The other
+    /// half is for the search.
     pub(super) fn is_often_dry(&self) -> bool {
         self.dry_part > (1.0 - self.config.throughput_goal) / 2.0
     }
 
     /// Sets the largest window now, and moves the centre within it. Work that keeps the disk busy is admitted however
-    /// little a class has outstanding. A class that ends its work has little for a moment: what the search had found is
-    /// in force again afterwards.
+    /// little a class has outstanding. A class that ends its work has little for a moment: the centre that the search
+    /// had found is restored afterwards.
     pub(super) fn set_ceiling(&mut self, now_ns: u64, totals: &Totals) {
         self.ceiling_ns = self.ceiling_for(totals.outstanding_cap_ns);
 
@@ -75,19 +76,19 @@ impl Controller {
         if self.mean_cost_ns > 0.0 { self.mean_cost_ns + self.cost_variance_ns2 / self.mean_cost_ns } else { 0.0 }
     }
 
-    /// Returns the smallest window below the search's: one request of typical cost.
+    /// Returns the smallest window of the trim: one request of typical cost.
     pub(super) fn least_ns(&self) -> f64 {
         self.typical_ns().max(self.limits.min_window_ns as f64)
     }
 
-    /// Returns the smallest window, three requests of typical cost: a window that one long request fills shows no
-    /// elasticity, however narrow it is.
+    /// Returns the smallest window of the search, three requests of typical cost: a window that one long request fills
+    /// shows no elasticity, however narrow it is.
     pub(super) fn floor_ns(&self) -> f64 {
         (self.typical_ns() * WINDOW_MIN_REQUESTS).max(self.limits.min_window_ns as f64)
     }
 
     /// Lowers the window below the work in flight, if that is more than the disk needs and the window did not limit it.
-    /// Without this a window above all that the classes have outstanding would stay there, and no share would hold.
+    /// Without this a window above all outstanding work of the classes would stay there, and no share would hold.
     pub(super) fn follow_demand(&mut self, now_ns: u64, totals: &Totals, reading: &Reading) {
         let is_known = self.unloaded_ns.is_some_and(|unloaded_ns| unloaded_ns > 0.0);
         if !is_known || self.phase.tokens_missing(totals).contains(&true) {

@@ -1,4 +1,4 @@
-//! The controller's decisions with their reasons, kept for later questions.
+//! The controller's decisions with their reasons, kept for later queries.
 //!
 //! # Why
 //! A window that changes by itself must explain itself, so every change is an event with its reason.
@@ -31,7 +31,7 @@ pub enum EventKind {
     Fall,
     /// The cut after a fall cost throughput, or the disk recovered meanwhile: the window before it is restored.
     FallReverted,
-    /// The rate rose suddenly: the search for the window starts anew.
+    /// The rate rose suddenly: the search for the window starts over.
     Recovery,
     /// Nothing completes although requests are in flight: the controller learns nothing until the stall ends.
     Stall,
@@ -53,12 +53,12 @@ pub enum EventKind {
     /// A latency target is missed although classes with looser targets use hardly any device time. Values: the part
     /// that they use.
     TargetUnreachable,
-    /// The window is opened far beyond its bound for some tens of milliseconds, to see the disk's full rate.
+    /// The window is opened far beyond its bound for some tens of milliseconds, to measure the disk's full rate.
     Excursion,
 }
 
 impl EventKind {
-    /// Returns the kind of a window that was moved by less than a fall or an excursion.
+    /// Returns the kind of a change of the window that is neither a fall nor an excursion.
     pub(super) fn of_window(before_ns: f64, after_ns: f64) -> EventKind {
         if after_ns < before_ns { EventKind::WindowLowered } else { EventKind::WindowRaised }
     }
@@ -85,7 +85,7 @@ impl EventKind {
         }
     }
 
-    /// Returns what stands between the words and the values: whose they are, where the words do not say it.
+    /// Returns the text between the words and the values: it names the values if the words do not.
     fn of_values(self) -> &'static str {
         match self {
             EventKind::FallReverted
@@ -129,15 +129,15 @@ pub enum EventReason {
         /// The part that may miss it.
         allowed: f64,
     },
-    /// Parts of the rate at the largest window found: what this window loses of it, and what the throughput goal allows to
-    /// lose.
+    /// Parts of the rate at the largest window found: the part that this window loses, and the part that the throughput
+    /// goal allows to lose.
     Loss {
         /// The part lost, as far as it is known.
         lost: f64,
         /// The part that may be lost.
         allowed: f64,
     },
-    /// A class that had no request waits behind the requests of others.
+    /// A class that had no requests waits behind the requests of others.
     Guests,
     /// A class has too few outstanding requests to hold its share of a larger window, or has enough again.
     Outstanding,

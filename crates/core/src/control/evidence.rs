@@ -1,4 +1,4 @@
-//! Evidence: how far the sum of noisy gains is from zero, and whether that can be told yet.
+//! Evidence: whether the sum of noisy gains is clearly above or below zero.
 //!
 //! # Why
 //! One comparison of two windows decides hardly anything: services vary, and so does the whole disk.
@@ -8,10 +8,10 @@
 //! differences of successive gains.
 //!
 //! # Limits
-//! A gain counts for at most [`OUTLIER`] times the noise, so a change that comes in leaps is learnt slowly.
+//! A gain counts for at most [`OUTLIER`] times the noise, so sudden large changes are learnt slowly.
 //!
 //! # Example
-//! With a noise of 0.05, one gain of 0.12 is told at once; gains of 0.03 after twelve.
+//! With a noise of 0.05, one gain of 0.12 decides at once; gains of 0.03 decide after twelve.
 
 use super::tuning::*;
 
@@ -26,7 +26,7 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    /// Returns no evidence, and the noise that is assumed before any.
+    /// Returns evidence without gains, and with the noise that is assumed before any.
     pub(super) fn new() -> Evidence {
         Evidence { count: 0.0, sum: 0.0, last: None, noise: NOISE_PRIOR }
     }
@@ -48,13 +48,13 @@ impl Evidence {
         self.sum += gain.clamp(-most, most);
     }
 
-    /// Returns whether gains are positive, if that can be told.
+    /// Returns whether gains are positive; `None` while that is not clear.
     pub(super) fn is_positive(&self) -> Option<bool> {
         let least = ERRORS_NEEDED * self.noise;
         (self.sum * self.sum > least * least * self.count).then_some(self.sum > 0.0)
     }
 
-    /// Makes old gains count less, if so many have told nothing. Returns whether they have.
+    /// If [`PAIRS_MAX`] gains have decided nothing, halves the weight of old gains. Returns whether they have.
     pub(super) fn fade(&mut self) -> bool {
         let is_full = self.count >= PAIRS_MAX;
         if is_full {
@@ -63,22 +63,22 @@ impl Evidence {
         is_full
     }
 
-    /// Number of gains.
+    /// Returns the number of gains.
     pub(super) fn count(&self) -> f64 {
         self.count
     }
 
-    /// Sum of the gains.
+    /// Returns the sum of the gains.
     pub(super) fn sum(&self) -> f64 {
         self.sum
     }
 
-    /// Mean of the gains, 0 if there are none.
+    /// Returns the mean of the gains, 0 if there are none.
     pub(super) fn mean(&self) -> f64 {
         self.sum / self.count.max(1.0)
     }
 
-    /// Standard deviation of a gain.
+    /// Returns the standard deviation of a gain.
     pub(super) fn noise(&self) -> f64 {
         self.noise
     }

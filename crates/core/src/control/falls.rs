@@ -1,8 +1,8 @@
 //! Sudden changes of the disk's rate: falls, the cut that a fall asks for, and recoveries.
 //!
 //! # Why
-//! The probe follows a disk that changes slowly. One that loses half of its channels within a moment is full of waiting
-//! requests at once, and by the probe's steps it would remain so for long.
+//! The probe follows a disk that changes slowly. One that suddenly loses half of its channels is full of waiting
+//! requests at once, and with the probe's steps it would remain so for long.
 //!
 //! # How it works
 //! **Fall.** The rates of two turnovers of the window in a row are below 0.55 of the usual. A disk with less
@@ -10,18 +10,19 @@
 //! proportion, and the rate is measured again. If it is nearly unchanged, the cut stays; otherwise it is taken back.
 //! The new rate becomes the usual one, so the rate of a write cache is forgotten when the cache is full.
 //!
-//! **Recovery.** The rate is above 1.4 of the usual: it becomes the usual one, and steps are long. If it is near the rate
-//! before a cut of the last second, the cut is taken back, and the trim goes on: many disks are slow for some tens of
-//! milliseconds now and then. A disk that got its parallelism back shows no higher rate, but an elasticity near 1, which
-//! has the same effect.
+//! **Recovery.** The rate is above 1.4 of the usual: it becomes the usual one, and steps are long. If it is near the
+//! rate before a cut of the last second, the cut is taken back, and the trim continues: many disks are slow for some
+//! tens of milliseconds now and then. A disk that got its parallelism back shows no higher rate, but an elasticity near
+//! 1, which has the same effect.
 //!
 //! # Limits
-//! A turnover of few completions is not judged, nor one whose rate exceeds the tokens by far: several queues reported at
-//! once.
+//! A turnover of few completions is not judged, nor one whose rate exceeds the tokens by far: several queues reported
+//! at once.
 //!
 //! # Example
-//! Half of 16 servers fail: two turnovers have half of the rate. The window is cut from 110 to 55 us; the rate stays, so
-//! the cut stays. Had all services become twice as slow, the cut would have halved the rate again, and be taken back.
+//! Half of 16 servers fail: two turnovers have half of the rate. The window is cut from 110 to 55 us; the rate stays,
+//! so the cut stays. Had all services become twice as slow, the cut would have halved the rate again, and been taken
+//! back.
 
 use super::event::{EventKind, EventReason};
 use super::meter::Meter;
@@ -29,7 +30,7 @@ use super::trim::Kept;
 use super::tuning::*;
 use super::{Controller, Mode, Totals};
 
-/// What a cut has changed.
+/// The state before a cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     usual_rate: f64,
@@ -55,6 +56,7 @@ impl Controller {
         if self.turnover.completions(totals) < needed {
             return;
         }
+
         let reading = self.turnover.read(now_ns, totals);
         let rate = reading.rate / reading.present;
         let windows = reading.work_ns / self.window();
@@ -98,7 +100,7 @@ impl Controller {
                 self.restart(now_ns, totals);
             }
             _ if rate < FALL_RATIO * usual && !is_noise => self.mode = Mode::Suspect,
-            // Of a window below the search's, losses tell more than one fast turnover.
+            // Under the trim, the losses of its rounds are better evidence than one fast turnover.
             _ if rate > RECOVERY_RATIO * usual && !is_noise && self.trim.part() == 1.0 => {
                 let before_ns = self.window();
                 match self.cut.take() {
@@ -123,11 +125,12 @@ impl Controller {
     fn fall(&mut self, now_ns: u64, totals: &Totals, rate: f64, usual: f64, reason: EventReason) {
         let before_ns = self.window();
         let cut = Cut { usual_rate: usual, before: self.keep(now_ns) };
-        // Of several falls in a row, the first one knows the disk as it was.
+        // Of several falls in a row, the first one has the state of the undisturbed disk.
         self.cut = self.cut.filter(|cut| cut.is_recent(now_ns)).or(Some(cut));
         (self.uncapped_ns, self.left) = (None, None);
         self.centre_ns = before_ns;
         self.trim.end(before_ns);
+
         let cut_ns = (before_ns * rate / usual).max(self.floor_ns());
         self.usual_rate = Some(rate);
         self.search.begin_anew(STEP_IS_FAR);
@@ -139,6 +142,7 @@ impl Controller {
     fn judge_cut(&mut self, now_ns: u64, totals: &Totals, window_before_ns: f64, reason: EventReason) {
         let EventReason::Rate { before, after } = reason else { return };
         self.mode = Mode::Probe;
+
         // If services are slower, the rate follows the cut; with less parallelism it stays. The mark is half way
         // between.
         let left = self.centre_ns / window_before_ns;

@@ -1,16 +1,16 @@
 //! The rate of a disk between two steps, and whether it is trustworthy.
 //!
 //! # Why
-//! A rate tells about the disk only if the disk was offered enough all the time. A meter measures both.
+//! A rate is the disk's own only if the disk was offered enough work all the time. A meter measures both.
 //!
 //! # How it works
-//! A meter remembers the totals at its start. Work counts when it completes, plus half of the work in flight: a piece
+//! A meter keeps the totals at its start. Work counts when it completes, plus half of the work in flight: a piece
 //! being served is half done on average, so a long request does not count all at once.
 //! The disk *was offered enough* if
 //! * at most an eighth of the completions fell into steps in which no queue found the window full, and
 //! * the mean number in flight, which is the sum of latencies over time (Little's law), is at least 0.6 of the number
 //!   that was in flight at the steps at which the window had been full. Pauses between bursts fail this test. Time in
-//!   which the queues had more and did not look, because their shard computed or had no CPU, does not count.
+//!   which the device was dry because of absent queues (`queue/away`) does not count.
 //!
 //! On a duplex disk each direction has the same test: it *was held back* if the disk was offered enough and the window
 //! was full for that direction too. The work of both is divided in proportion to the completions of each.
@@ -50,7 +50,7 @@ pub(crate) struct Meter {
 pub(crate) struct Reading {
     /// Model device time completed, in nanoseconds.
     pub(crate) work_ns: f64,
-    /// Model device time completed per time, in both directions and without what is in flight.
+    /// Model device time completed per time, in both directions and without the work in flight.
     pub(crate) completed_rate: f64,
     /// Model device time completed per time; on a duplex disk that of the busier direction.
     pub(crate) rate: f64,
@@ -60,9 +60,9 @@ pub(crate) struct Reading {
     pub(crate) requests: f64,
     /// Whether the window limited the disk.
     pub(crate) offered: bool,
-    /// Part of the latencies, 0 to 1, in which the work in flight had certainly not come back.
+    /// Part of the latencies, 0 to 1, in which the work in flight had certainly not completed.
     pub(crate) certain: f64,
-    /// Part of the time in which the device was not idle for want of a queue that looks.
+    /// Part of the time in which the device was not dry because of absent queues.
     pub(crate) present: f64,
     /// Whether the window limited each direction.
     pub(crate) held: [bool; 2],

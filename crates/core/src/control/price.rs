@@ -1,20 +1,20 @@
-//! The price of the goals: which of them keeps the window from being larger, and what the other would need.
+//! The price of the goals: which of them bounds the window, and the window that the other would need.
 //!
 //! # Why
-//! On a disk whose rate rises slowly with the requests in it, the throughput goal and the latency goal exclude each other.
-//! The window then ends at the latency goal, and throughput is lost that nothing else accounts for.
+//! On a disk whose rate rises slowly with the requests in it, the throughput goal and the latency goal exclude each
+//! other. The window then ends at the latency goal, and throughput is lost that nothing else accounts for.
 //!
 //! # How it works
-//! The latency goal binds where the window rests near its bound and a larger one would still gain more than the throughput
-//! goal gives up. How much throughput such a window keeps follows from what is known: from the trim's excursions, which
-//! have seen the drained rate, or else from the elasticity e at the bound. Of k channels chosen at random, n requests keep
-//! the part p = n / (n + k - 1) busy, and there e = 1 - p (a closed queueing network with equal stations); so the part g
-//! needs n g/(1 - g) (1 - p)/p requests.
+//! The latency goal binds if the window stays near its bound and a larger one would still gain more than the throughput
+//! goal gives up. The throughput that such a window keeps follows from the trim's excursions, which have measured the
+//! drained rate, or else from the elasticity e at the bound. Of k channels chosen at random, n requests keep the part
+//! p = n / (n + k - 1) busy, and there e = 1 - p (a closed queueing network with equal stations); so the part g needs
+//! n g/(1 - g) (1 - p)/p requests.
 //!
 //! # Limits
-//! An estimate from a slope, of a disk that behaves like channels chosen at random. It is rather too low than too high, by
-//! 0.04 in the median of the devices in `tests`: the window also was below its bound for a while, where the slope is
-//! steeper. So less than is said may be enough.
+//! An estimate from a slope, of a disk that behaves like channels chosen at random. It is rather too low than too high,
+//! by 0.04 in the median of the devices in `tests`: the window also was below its bound for a while, where the slope is
+//! steeper. So a smaller window than the estimate may suffice.
 //!
 //! # Example
 //! A window of 0.75 ms at the bound, elasticity 0.20, goal 0.90: it keeps 0.80, and 0.90 needs 0.75 x 9 / 4 = 1.7 ms.
@@ -22,7 +22,7 @@
 use super::Controller;
 use super::tuning::*;
 
-/// What keeps the window of a disk from being larger.
+/// The reason why the window of a disk is not larger.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum WindowLimit {
@@ -35,14 +35,14 @@ pub enum WindowLimit {
     LatencyGoal {
         /// The part of the disk's full throughput that the window keeps, about; below the throughput goal.
         kept: f64,
-        /// A window that would keep the throughput goal, in nanoseconds of model device time; a smaller one may do. A latency
-        /// goal of that length allows it.
+        /// A window that would keep the throughput goal, in nanoseconds of model device time; a smaller one may
+        /// suffice. A latency goal of that length allows it.
         needed_ns: u64,
     },
 }
 
 impl Controller {
-    /// Returns what keeps the window from being larger.
+    /// Returns the reason why the window is not larger.
     pub(crate) fn window_limit(&self) -> WindowLimit {
         if self.is_limited_by_outstanding() {
             return WindowLimit::Outstanding;
@@ -65,7 +65,7 @@ mod tests {
     use super::super::*;
     use super::*;
 
-    /// Returns what limits the window of `device` after some seconds under `bound_ns`, and the window.
+    /// Returns the limit of the window of `device` after some seconds under `bound_ns`, and the window.
     fn limit(device: &Device, bound_ns: u64, seed: u64) -> (WindowLimit, u64) {
         let config = ControlConfig { scale_max: 1.5, ..ControlConfig::default() };
         let run = run(device, Policy::Control(config, limits(bound_ns)), ENDLESS, seed, 6 * SECOND);

@@ -5,12 +5,12 @@
 //! faster than its figures they would hold it back.
 //!
 //! # How it works
-//! Where the window was full for a period, the rate of that period is the disk's, with some headroom. Where tokens were
+//! If the window was full for a period, the scale is the rate of that period, with some headroom. If tokens were
 //! missing instead, the scale rises by steps that double, up to `scale_max`.
 //!
 //! # Limits
-//! What limited a period is told by the blocks that the queues counted: a period in which neither was short changes
-//! nothing, nor does one in which a direction completed nothing.
+//! The limit of a period is known from the blocks that the queues counted: a period in which neither window nor tokens
+//! were short changes nothing, nor does one in which a direction completed nothing.
 //!
 //! # Example
 //! At a full window the disk completes 0.6 device-seconds a second: the scale becomes 0.6 with its headroom.
@@ -39,10 +39,10 @@ impl Controller {
             return;
         }
 
-        // While completions went unseen the disk may have been idle, or was, so it carries at least this.
+        // While completions were unseen the disk may have been idle, so its rate is at least this.
         let headroom = SCALE_HEADROOM / certain.max(CERTAIN_LEAST);
         for lane in 0..2 {
-            // A direction that stands still tells no rate; the other may go on meanwhile.
+            // A direction that is stalled has no rate; the other may continue meanwhile.
             if held[lane] && rates[lane] > 0.0 {
                 // The usual rate is that of the busier direction.
                 let is_busier = rates[lane] >= rate;
@@ -50,12 +50,12 @@ impl Controller {
                 let reason = EventReason::Rate { before: self.scale[lane], after: rates[lane] };
                 self.scale_growth[lane] = SCALE_GROWTH;
                 let scale = usual.max(rates[lane] / present) * headroom;
-                // A part of the window shows a part of the rate; tokens must not keep the next larger part, or the search when
-                // the trim has ended, from its own.
+                // A part of the window has a part of the rate; tokens must not limit the next larger part, or the
+                // search when the trim has ended.
                 let goal = self.config.throughput_goal;
                 let (more, least) = match self.trim.is_climbing() {
                     true => (1.0, self.scale[lane]),
-                    // A part keeps the square of the goal of the reference's rate at least.
+                    // A part keeps at least the square of the goal, of the reference's rate.
                     false if self.trim.part() < 1.0 => (1.0 / (goal * goal), 0.0),
                     false => (1.0, 0.0),
                 };

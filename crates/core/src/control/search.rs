@@ -1,21 +1,22 @@
 //! The search for the window: in which direction to step, how far, and after how much evidence.
 //!
 //! # Why
-//! A pair of probes tells how much throughput a larger window gains, but hardly ever exactly: services vary, and so
-//! does the whole disk. A search that follows each pair is carried off by noise, mostly upwards, since an overfull disk
-//! shows only a little noise around an elasticity of 0. A search that waits for certainty never arrives.
+//! A pair of probes shows how much throughput a larger window gains, but hardly ever exactly: services vary, and so
+//! does the whole disk. A search that follows each pair drifts with the noise, mostly upwards, since an overfull disk
+//! shows only a little noise around an elasticity of 0. A search that waits for certainty never ends.
 //!
 //! # How it works
-//! * **Whether.** The gains of pairs beyond the goal are summed until the sum differs from 0 (`evidence`). A pair far away
-//!   decides alone; at the knee of a noisy disk it takes tens. If even [`PAIRS_MAX`] decide nothing, the window is right.
+//! * **Whether.** The gains of pairs beyond the goal are summed until the sum differs from 0 (`evidence`). A pair far
+//!   away decides alone; at the knee of a noisy disk it takes tens. If even [`PAIRS_MAX`] decide nothing, the window is
+//!   right.
 //! * **How far.** The step grows as long as decisions agree, and shrinks when they turn (resilient propagation,
-//!   Riedmiller and Braun 1993). Only signs count, so no outlier carries the window away.
+//!   Riedmiller and Braun 1993). Only signs count, so no outlier moves the window far.
 //! * **Downwards with patience.** A step too low costs throughput at once, one too high nearly nothing. So short steps
 //!   downwards need a minimum of pairs, and more after each one that had to be taken back.
 //! * **How wide.** The noisier the disk, the farther apart the two windows of a pair, so that noise hides less.
 //!
 //! # Limits
-//! Those of `evidence`: a change that comes in leaps is learnt slowly.
+//! Those of `evidence`: sudden large changes are learnt slowly.
 //!
 //! # Example
 //! The goal is 0.08, windows of a pair differ by 0.5 in ln(window). Elasticities of 1 and 1 each step up by 0.7; one of
@@ -50,7 +51,7 @@ pub(super) struct Step {
 }
 
 impl Search {
-    /// Returns a search that knows nothing, so its steps are long.
+    /// Returns a search without evidence, so its steps are long.
     pub(super) fn new() -> Search {
         Search {
             excess: Evidence::new(),
@@ -69,7 +70,7 @@ impl Search {
         self.step >= STEP_IS_FAR
     }
 
-    /// Returns the elasticity about the window, if enough pairs have told it.
+    /// Returns the elasticity about the window, if enough pairs have measured it.
     pub(super) fn elasticity(&self) -> Option<f64> {
         (self.possible >= ELASTICITY_TOLD).then(|| self.gained / self.possible)
     }
@@ -99,7 +100,8 @@ impl Search {
     }
 
     /// Takes a pair of probes whose windows differ by `ln_window` and whose rates by `ln_rate`. Returns the next step,
-    /// if there is enough evidence. `goal` is the elasticity sought. `is_patient`: steps downwards take patience.
+    /// if there is enough evidence. `goal` is the elasticity sought. `is_patient`: short steps downwards need more
+    /// pairs.
     pub(super) fn pair(&mut self, ln_rate: f64, ln_window: f64, goal: f64, is_patient: bool) -> Option<Step> {
         self.excess.note(ln_rate - goal * ln_window);
         self.probe = (self.probe * PROBE_NARROW).max(PROBE_LN);
@@ -126,7 +128,7 @@ impl Search {
         }
 
         if self.excess.fade() {
-            // No better window can be told.
+            // The pairs show no better window.
             self.range /= 2.0;
             self.stopped();
         }

@@ -12,12 +12,12 @@ fn control(device: &Device, scale_max: f64) -> Policy {
     Policy::Control(ControlConfig { scale_max, ..ControlConfig::default() }, limits(bound_ns))
 }
 
-/// Throughput with 256 requests in the device, in model device seconds per second.
+/// Returns the throughput with 256 requests in the device, in model device seconds per second.
 fn drained(device: &Device) -> f64 {
     run(device, Policy::Drain(256), ENDLESS, 99, SECOND).rate(100 * MS, SECOND)
 }
 
-/// The smallest fixed window with 95 % of the drained throughput, within 5 %.
+/// Returns the smallest fixed window with 95 % of the drained throughput, within 5 %.
 fn knee_ns(device: &Device, drained: f64) -> f64 {
     let (mut low, mut high) = (1_000f64, 50e6f64);
     while high / low > 1.05 {
@@ -95,13 +95,14 @@ fn a_wrong_model_does_not_matter() {
     }
 }
 
-/// A fall to a quarter after one second, and back after two.
+/// Checks a fall to a quarter after one second, and the return after two.
 fn check_fall(name: &str, fast: &Device, falls: Change, returns: Change, rate_slow_min: f64) {
     let (fall_ns, return_ns) = (SECOND, 2 * SECOND);
     let slow = with(fast, &[(0, falls)]);
     let (drained_fast, drained_slow) = (drained(fast), drained(&slow));
     let limit_ns = 2.0 * knee_ns(&slow, drained_slow) + 4.0 * mean_cost_ns(fast);
     let falling = with(fast, &[(fall_ns, falls), (return_ns, returns)]);
+
     let (mut contained_ns, mut back_ns, mut queue, mut rate_slow) = (0u64, 0u64, 0f64, f64::MAX);
     for seed in 0..SEEDS {
         let run = run(&falling, control(fast, 1.5), ENDLESS, seed, 3 * SECOND);
@@ -113,6 +114,7 @@ fn check_fall(name: &str, fast: &Device, falls: Change, returns: Change, rate_sl
         queue = queue.max(run.in_flight_ns(fall_ns + 50 * MS, return_ns) / limit_ns);
         rate_slow = rate_slow.min(run.rate(fall_ns + 500 * MS, return_ns) / drained_slow);
     }
+
     println!(
         "{name}: contained in {} ms, then {queue:.2} of the limit; rate {rate_slow:.3} while slow; back in {} ms",
         contained_ns / MS,
@@ -174,6 +176,7 @@ fn a_stall_is_no_collapse() {
         ("8 channels", device(8, 1, 0, 0.3, SMALL)),
         ("8 servers, mixed", device(1, 8, 0, 0.3, MIXED)),
     ];
+
     for (name, device) in table {
         let drained = drained(&device);
         let stalling = with(&device, &[(SECOND, Change::StallNs(100 * MS))]);
@@ -367,6 +370,7 @@ fn senseless_figures_are_survived() {
             let config = ControlConfig { scale_min, scale_max, throughput_goal: scale_min, ..ControlConfig::default() };
             let mut controller = Controller::new(config, limits(bound_ns));
             let mut rng = Rng::new(bound_ns);
+
             let totals = |rng: &mut Rng| Totals {
                 completions: rng.next(),
                 completed_ticks: rng.next(),
@@ -387,6 +391,7 @@ fn senseless_figures_are_survived() {
                 unseen_completions: rng.next(),
                 outstanding_cap_ns: rng.next().is_multiple_of(2).then(|| rng.next()),
             };
+
             for _ in 0..10_000 {
                 controller.step(rng.next(), &totals(&mut rng));
                 let scale = controller.capacity_scale()[0];
@@ -406,6 +411,7 @@ fn events_are_numbered_kept_and_printed() {
     assert_eq!(all, (45..=300).collect::<Vec<u64>>());
     assert_eq!(log.since(298).map(|event| event.at_ns).collect::<Vec<u64>>(), [298, 299]);
     assert_eq!(log.since(300).count() + log.since(u64::MAX).count(), 0);
+
     let event = |kind, from, to, reason| ControlEvent { at_ns: 1_250_000_000, seq: 17, kind, from, to, reason };
     let table = [
         (
@@ -438,6 +444,7 @@ fn noise_does_not_carry_the_window_away() {
         ("virtual disk, uneven", device(1, 1, 200, 1.0, SMALL), 2 * MS, 4.0),
         ("8 servers, mixed", device(1, 8, 0, 0.3, MIXED), 20 * MS, 4.0),
     ];
+
     for (name, calm, bound_ns, queue_max) in table {
         let noisy = Device { weather: 0.1, ..calm.clone() };
         let drained = run(&noisy, Policy::Drain(1024), ENDLESS, 99, 4 * SECOND).rate(100 * MS, 4 * SECOND);
@@ -449,6 +456,7 @@ fn noise_does_not_carry_the_window_away() {
             rate = rate.min(run.rate(2 * SECOND, 8 * SECOND) / drained);
             queue = queue.max(run.in_flight_ns(2 * SECOND, 8 * SECOND) / knee_ns);
         }
+
         println!("{name}: rate {rate:.3} of drained, queue {queue:.2} x knee at the worst");
         assert!(rate >= 0.93, "{name}: rate {rate:.3} of drained");
         assert!(queue <= queue_max, "{name}: queue {queue:.2} x knee");
@@ -483,6 +491,7 @@ fn the_bound_does_not_hold_where_nothing_waits_in_the_device() {
     ] {
         let late = with(&calm, &[(0, Change::FixedNs(5 * MS)), (calm_ns, Change::FixedNs(0))]);
         let drained = run(&late, Policy::Drain(4096), ENDLESS, 99, SECOND).rate(500 * MS, SECOND);
+
         for seed in 0..3 {
             let config = ControlConfig { scale_max: 8.0, ..ControlConfig::default() };
             let run = run(&late, Policy::Control(config, limits(bound_ns)), ENDLESS, seed, 5 * SECOND);

@@ -35,7 +35,7 @@ pub(super) struct Device {
     pub(super) fixed_ns: u64,
     pub(super) speed: f64,
     pub(super) sigma: f64,
-    /// The speed of the whole device varies, anew every 20 ms: the standard deviation of its logarithm.
+    /// Standard deviation of the logarithm of the whole device's speed, which is drawn every 20 ms.
     pub(super) weather: f64,
     pub(super) sizes: Sizes,
     /// The rate with 1, 2, 3... requests in the device, over the model's; with more, the last one holds. One server.
@@ -57,12 +57,12 @@ pub(super) struct Source {
     /// Work arrives only in the first part of each period: (period, part) in nanoseconds.
     pub(super) on_off_ns: Option<(u64, u64)>,
     pub(super) cap_ns: Option<u64>,
-    /// Requests of one cost that it has outstanding at most; the device may hold all of them. Only then are unloaded
-    /// latencies told.
+    /// Most requests outstanding, of one cost; the device may hold all of them. If bounded, unloaded latencies are
+    /// reported.
     pub(super) outstanding: u32,
-    /// Completions for each wake-up of a class; 0: all classes always have more.
+    /// Completions for each wake-up of a guest; 0: all classes always have more.
     pub(super) completions_per_wakeup: u64,
-    /// No class wakes up between these times.
+    /// No guest wakes up between these times.
     pub(super) guests_away_ns: (u64, u64),
 }
 
@@ -316,11 +316,13 @@ impl World<'_> {
     fn complete(&mut self, cost_ns: u64, sent_ns: u64) {
         let clip_ns = self.run.controller.as_ref().map_or(u64::MAX, Controller::latency_clip_ns);
         self.totals.completions += 1;
+
         let (away_ns, back_ns) = self.source.guests_away_ns;
         let is_wakeup = self.source.completions_per_wakeup > 0
             && !(away_ns..back_ns).contains(&self.now_ns)
             && self.totals.completions.is_multiple_of(self.source.completions_per_wakeup);
         self.totals.wakeups += u64::from(is_wakeup);
+
         self.totals.completed_ticks += cost_ns * TICKS_PER_NS;
         self.totals.lanes[0].completed_ticks += cost_ns * TICKS_PER_NS;
         self.totals.latency_ns += (self.now_ns - sent_ns).min(clip_ns);
@@ -329,9 +331,11 @@ impl World<'_> {
             let work = unloaded_work(cost_ns * TICKS_PER_NS, self.least_ns);
             self.totals.unloaded_work = self.totals.unloaded_work.wrapping_add(work);
         }
+
         self.totals.in_flight_ns -= cost_ns;
         self.totals.in_flight_requests -= 1;
         self.run.bins[(self.now_ns / BIN_NS) as usize].work_ns += cost_ns as f64;
+
         let (step_ns, completions) = self.last_step;
         if self.totals.completions >= completions + 16 || self.now_ns >= step_ns + MS {
             self.step();

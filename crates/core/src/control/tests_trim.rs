@@ -1,15 +1,16 @@
-//! What the trim must keep, and whom it must serve, on disks whose rate rises slowly; and when its rounds come.
+//! The throughput that the trim must keep, the guests that it must serve, on disks whose rate rises slowly; and the
+//! times of its rounds.
 
 use super::tests_bench::*;
 use super::trim::{Goal, Verdict};
 use super::*;
 
-/// The rate of a virtual disk with so many requests of 128 KiB in it, 1 to 20, over the one with 128: near to what fio
-/// measured on one.
+/// The rate of a virtual disk with 1 to 20 requests of 128 KiB in it, over that with 128 requests: near to figures that
+/// fio measured on one.
 const SLOW_RISE: &[f64] = &[
     0.91, 1.1, 1.16, 1.2, 1.23, 1.24, 1.25, 1.25, 1.25, 1.24, 1.23, 1.22, 1.2, 1.18, 1.15, 1.12, 1.1, 1.08, 1.05, 1.0,
 ];
-/// A disk of which three requests give 0.8 of the rate, twice as many hardly more, and twelve 0.93.
+/// A disk on which three requests give 0.8 of the rate, twice as many hardly more, and twelve 0.93.
 const LATE_RISE: &[f64] = &[
     0.65, 0.75, 0.8, 0.81, 0.81, 0.82, 0.82, 0.83, 0.84, 0.86, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.98, 0.99, 0.99, 1.0,
 ];
@@ -24,7 +25,7 @@ const EARLY_PEAK: [f64; 128] = {
     }
     rates
 };
-/// A source of which each fifth request is of a class that had none.
+/// A source in which each fifth request is that of a guest.
 const WITH_GUESTS: Source = Source { completions_per_wakeup: 5, outstanding: 128, ..ENDLESS };
 
 fn slow_rise() -> [(&'static str, Device); 2] {
@@ -123,8 +124,8 @@ fn excursions_tell_what_follows() {
     }
 }
 
-/// Makes rounds as long as they follow each other, on a disk of which the part `p` loses `loss(p)`. Returns the part after
-/// each that changed it.
+/// Makes rounds as long as they follow each other, on a disk on which the part `p` loses `loss(p)`. Returns the part
+/// after each round that changed it.
 fn settle(trim: &mut Trim, goal: Goal, loss: impl Fn(f64) -> f64) -> Vec<f64> {
     let (mut parts, mut rounds) = (Vec::new(), 0);
     while trim.is_due(1.0) {
@@ -149,7 +150,7 @@ fn settle(trim: &mut Trim, goal: Goal, loss: impl Fn(f64) -> f64) -> Vec<f64> {
 #[test]
 fn a_climb_that_leaps_is_followed_by_a_descent() {
     let goal = Goal { throughput: 0.9, least_part: 0.1, is_largest: false };
-    // Eight excursions come first, of which each allows 0.095.
+    // Eight excursions come first; each allows 0.095.
     for (enough, parts) in [(0.25, vec![0.1, 0.2, 0.4, 0.32, 0.256]), (0.1, vec![0.1]), (0.2, vec![0.1, 0.2])] {
         let mut trim = Trim::new();
         until_due_ns(&mut trim);
@@ -165,7 +166,7 @@ fn a_descent_that_was_wrong_takes_back_one_step() {
     until_due_ns(&mut trim);
     let loss = |part: f64| {
         if (0.11..0.14).contains(&part) {
-            // The next smaller part is tried, which tells nothing: from now on, the one in force is no longer enough.
+            // The trial of the next smaller part is inconclusive: from now on, the part in force is no longer enough.
             enough.set(0.19);
             return 0.1;
         }
@@ -206,8 +207,8 @@ fn is_excursion(event: &ControlEvent) -> bool {
     event.kind == EventKind::Excursion
 }
 
-/// Runs `device` with guests that are away from 4 s for `away_s`, until `more_s` after their return. Returns that time and
-/// the run.
+/// Runs `device` with guests that leave at 4 s, for `away_s`, until `more_s` after their return. Returns the time of
+/// the return, and the run.
 fn run_with_return(device: &Device, away_s: u64, more_s: u64, seed: u64) -> (u64, Run) {
     let config = ControlConfig { scale_max: 1.5, ..ControlConfig::default() };
     let back_ns = (4 + away_s) * SECOND;
@@ -287,7 +288,7 @@ fn a_raised_reference_is_given_up_when_guests_stay_away() {
     assert_eq!((trim.part(), trim.part_now()), (1.0, None));
 }
 
-/// Lets time under load pass until a round is due, and returns it.
+/// Lets time under load pass until a round is due. Returns that time.
 fn until_due_ns(trim: &mut Trim) -> u64 {
     let mut waited_ns = 0;
     while !trim.is_due(1.0) {
@@ -311,7 +312,8 @@ fn a_trim_that_has_ended_begins_again_ever_later() {
     assert_eq!(waits_ms, [500, 2_000, 8_000, 32_000, 128_000, 160_000]);
 }
 
-/// Where the latency goal keeps the disk far from the throughput goal, each further look costs small classes tens of milliseconds.
+/// If the latency goal keeps the disk far from the throughput goal, each further excursion costs small classes tens of
+/// milliseconds.
 #[test]
 fn a_reference_far_from_the_goal_is_left_alone_for_long() {
     let goal = Goal { throughput: 0.9, least_part: 0.1, is_largest: true };
@@ -346,7 +348,8 @@ fn an_excursion_that_told_nothing_is_not_repeated_at_once() {
     }
 }
 
-/// The scale was learnt while the disk was slower; tokens at that rate, not the window, would limit the reference's phase.
+/// The scale was learnt while the disk was slower; tokens at that rate, not the window, would limit the reference's
+/// phase.
 #[test]
 fn excursions_tell_something_on_a_disk_whose_speed_varies_by_a_third() {
     let device = Device { curve: Some(SLOW_RISE), weather: 0.3, ..device(1, 1, 0, 0.3, &[(100_000, 100)]) };

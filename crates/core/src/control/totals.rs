@@ -1,4 +1,4 @@
-//! What the queues of a disk have reported in all: the controller's view of the disk.
+//! The totals of the reports of a disk's queues: the controller's view of the disk.
 
 /// Totals of one direction of a duplex disk; on other disks all work is in the first lane.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,18 +18,18 @@ pub(crate) struct Totals {
     pub(crate) completions: u64,
     /// Model device time completed, in quarter nanoseconds ([`crate::bucket::TICKS_PER_NS`]).
     pub(crate) completed_ticks: u64,
-    /// Their [`unloaded_work`]. Wraps.
+    /// Sum of the completions' [`unloaded_work`]. Wraps.
     pub(crate) unloaded_work: u64,
     /// Latencies from dispatch to completion, each clipped at [`super::Controller::latency_clip_ns`].
     pub(crate) latency_ns: u64,
-    /// The part of `latency_ns` in which completions may have been back and not seen.
+    /// The part of `latency_ns` in which completions may have been waiting unseen.
     pub(crate) late_ns: u64,
-    /// Time for which the device had nothing to do because a queue with more did not look.
+    /// Time for which the device was dry because a queue with more work was absent (`queue/away`).
     pub(crate) dry_ns: u64,
-    /// The longest time since the reporting queue's last report for which it did not look, if the device ran dry.
+    /// The longest absence of the reporting queue since its last report, if the device ran dry.
     pub(crate) longest_away_ns: u64,
-    /// Times that a class of which nothing was queued got a request and found the window full, with nothing in the device
-    /// either, or little and without asking for its share.
+    /// Wake-ups of guests (`trim`): times that a class with nothing queued got a request and found the window full,
+    /// with nothing in the device either, or with little outstanding and without asking for its share.
     pub(crate) wakeups: u64,
     /// Model device time in flight now.
     pub(crate) in_flight_ns: u64,
@@ -37,10 +37,10 @@ pub(crate) struct Totals {
     pub(crate) in_flight_requests: u32,
     /// Times that a queue had a request and found the window full.
     pub(crate) window_blocks: u64,
-    /// Most completions that other queues than the one that reports have seen and not reported yet. They are not older
-    /// than [`super::tuning::STEP_NS`].
+    /// Most completions that queues other than the reporting one have seen and not reported yet, none of them longer
+    /// than [`super::tuning::STEP_NS`] ago.
     pub(crate) unseen_completions: u64,
-    /// [`super::DEMAND_PART`] x the least, over the classes that ask for their share, of outstanding device time / share
+    /// [`super::DEMAND_PART`] x the least, over the classes that ask for their share, of outstanding device time / part
     /// of the disk. `None` if there is no such class.
     pub(crate) outstanding_cap_ns: Option<u64>,
     pub(crate) lanes: [LaneTotals; 2],

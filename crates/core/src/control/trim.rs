@@ -1,52 +1,57 @@
 //! The trim: how far below the search's window the disk keeps the throughput goal.
 //!
 //! # Why
-//! The search compares two windows that are close together, so it knows a slope. Where the rate rises slowly for long, or
-//! falls again with very many requests, as on virtual disks, that slope is above its goal long after the disk gives the
-//! throughput goal's part of what it gives *drained*, with all requests sent as they come. Until then each per cent more
-//! costs a few requests more in the device, and a class that has few requests waits behind them.
+//! The search compares two windows that are close together, so it knows a slope. On a disk whose rate rises slowly over
+//! a wide range, or falls again with very many requests, as on virtual disks, that slope is above its goal long after
+//! the disk gives the throughput goal's part of its *drained* rate: that with all requests dispatched as they come.
+//! From there on, each further per cent takes a few more requests in the device, and a class that has few requests
+//! waits behind them.
 //!
 //! # How it works
-//! The search's window stays as a reference, and the window in force is a *part* of it.
-//! * **Guests.** Throughput is given up only for somebody: while classes of which nothing was queued get a request and find
-//!   the window full, having nothing in the device either, or little and taking less than half of their part of the disk. Classes that
-//!   always have more to send gain nothing from a short queue in the device.
-//! * **Budget.** An *excursion* opens the window to [`EXCURSION_NS`] of work, or to [`EXCURSION_BOUNDS`] bounds if that is
-//!   more, until the disk has shown its rate; then comes the reference. Of several, the mean of ln of the reference's rate
-//!   over the excursion's, and what the goal gives up (less a margin), may be lost; at most twice what the goal gives up, on
-//!   a disk that collapses under many requests.
-//! * **Rounds.** A short phase at the part in force, then one at the reference: ln of their ratio is the loss of the part.
-//!   Losses are summed until it is clear on which side of the budget they are (`evidence`).
-//! * **Climb.** The part begins at one request, where the loss is largest and soonest told, and grows while it is beyond
-//!   the budget: in proportion, because the loss falls about as one over the requests in the device. Rounds follow each
-//!   other until the loss is within the budget; where that cannot be told soon, the likelier side decides.
-//! * **Descent.** A climb goes in leaps, and one outlier may have caused the last. So rounds go on, each with a *trial* of the
-//!   next smaller part, which comes into force if its loss is within the budget, until one is not; again the likelier side
-//!   decides in the end. If meanwhile the part in force turns out to be too small, it grows by one step at a time, and there
-//!   is no second descent.
-//! * **Raise.** Where the reference itself loses more than the goal gives up, which may be clear before all of the first
-//!   excursions are made, or no part up to [`CLIMB_END`] is within the budget, it grows by [`TRIM_RAISE`], up to the ceiling,
-//!   and excursions tell anew what it gives.
-//! * **Rest.** From then on the reference takes one part in [`TRIM_REST`] of the time, and excursions come after 8 rounds, 16
-//!   and so on, up to 64: requests that wait behind either are rare. A round has a trial, as in the descent. A part beyond the
-//!   budget becomes larger.
-//! * **Ceiling.** Where the largest reference does not quite keep the goal, the latency goal binds. A part may then lose
+//! The search's window stays as the *reference*, and the window in force is a *part* of it.
+//! * **Guests.** Throughput is given up only for *guests*: classes with nothing queued that get a request and find the
+//!   window full, with nothing in the device either, or with little outstanding and less than half of their part of the
+//!   disk taken. Classes that always have requests waiting gain nothing from a short queue in the device.
+//! * **Budget.** An *excursion* opens the window to [`EXCURSION_NS`] of work, or to [`EXCURSION_BOUNDS`] bounds if that
+//!   is more, until the disk has shown its drained rate; a phase at the reference follows. The *budget*, the loss that
+//!   a part may have, is the mean of ln(the reference's rate / the excursion's rate) over several excursions, plus what
+//!   the goal gives up, -ln(goal) less a margin; at most twice what the goal gives up, on a disk that collapses under
+//!   many requests.
+//! * **Rounds.** A *round* is a short phase at the part in force, then one at the reference: ln of the ratio of their
+//!   rates is the loss of the part. Losses are summed until it is clear on which side of the budget they are
+//!   (`evidence`).
+//! * **Climb.** The part begins at one request, where the loss is largest and soonest clear, and grows while its loss
+//!   exceeds the budget: in proportion, because the loss falls about as one over the requests in the device. Rounds
+//!   follow each other until the loss is within the budget; if that is not clear after [`CLIMB_ROUNDS`], the likelier
+//!   side decides.
+//! * **Descent.** A climb takes long steps, and one outlier may have caused the last. So rounds continue, each with a
+//!   *trial* of the next smaller part, which comes into force if its loss is within the budget, until one is not; again
+//!   the likelier side decides in the end. If meanwhile the part in force proves too small, it grows by one step at a
+//!   time, and there is no second descent.
+//! * **Raise.** If the reference itself loses more than the goal gives up, which may be clear before all of the first
+//!   excursions are made, or if no part up to [`CLIMB_END`] is within the budget, the reference grows by
+//!   [`TRIM_RAISE`], up to the ceiling, and new excursions measure it.
+//! * **Rest.** From then on the trim *rests*: the reference takes one part in [`TRIM_REST`] of the time, and excursions
+//!   come after 8 rounds, then 16 and so on, up to 64, so that few requests wait behind either. A round has a trial, as
+//!   in the descent. A part whose loss exceeds the budget grows.
+//! * **Ceiling.** If the largest reference does not quite keep the goal, the latency goal binds. A part may then lose
 //!   [`BUDGET_LARGEST`] of what the goal gives up.
-//! * **End.** After a fall, without guests, where one request is the reference, and where the largest one loses more than
-//!   [`LARGEST_LOSS`] times what the goal gives up, the search goes on with windows of its own: it may go beyond the bound.
-//!   The trim begins anew after [`EXCURSION_RETRY_NS`] under load ([`EXCURSION_RETRY_FAR_NS`] if the largest reference is far
-//!   from the goal, which is likely to stay so), then after four times as long, up to [`EXCURSION_RETRY_MAX_NS`]. After a fall
-//!   that is soon over it goes on as before (`falls`), and so it does for guests that return within [`LEFT_MEMORY_NS`], if the
-//!   disk has not fallen meanwhile.
+//! * **End.** After a fall, without guests, if one request is the reference, or if the largest reference loses more
+//!   than [`LARGEST_LOSS`] times what the goal gives up, the trim ends, and the search continues with its own windows:
+//!   it may exceed the bound. The trim begins again after [`EXCURSION_RETRY_NS`] under load
+//!   ([`EXCURSION_RETRY_FAR_NS`] if the largest reference is far from the goal, which is likely to stay so), then after
+//!   four times as long, up to [`EXCURSION_RETRY_MAX_NS`]. After a fall that is soon over it is resumed (`falls`), and
+//!   so it is for guests that return within [`LEFT_MEMORY_NS`], if the disk has not fallen meanwhile.
 //!
 //! # Limits
 //! The reference is not searched again while the trim is on. A disk that gains channels is noticed by the loss, which
-//! grows, and by the next excursion. On a disk whose rate varies by a tenth the part is right to some per cent of the rate.
+//! grows, and by the next excursion. On a disk whose rate varies by a tenth, the part is right to some per cent of the
+//! rate.
 //!
 //! # Example
-//! A goal of 0.90, of which 0.9 x -ln(0.90) = 0.095 counts. The reference holds seven requests and gives 1.10 of the drained
-//! rate, so ln(1.10) + 0.095 = 0.19 may be lost. One request gives 0.87 of the drained rate, a loss of 0.23: refused. Two
-//! give 0.93, a loss of 0.17: kept.
+//! A goal of 0.90 gives up 0.9 x -ln(0.90) = 0.095. The reference holds seven requests and gives 1.10 of the drained
+//! rate, so ln(1.10) + 0.095 = 0.19 may be lost. One request gives 0.87 of the drained rate, a loss of 0.23: refused.
+//! Two give 0.93, a loss of 0.17: kept.
 
 use super::evidence::Evidence;
 use super::meter::Reading;
@@ -67,18 +72,18 @@ pub(super) enum Stage {
     Reference,
 }
 
-/// How soon rounds follow each other, and what they look for.
+/// The interval of rounds, and the kind of part that they seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
-    /// Now and then, for a part that has become too large or too small.
+    /// Long, for a part that has become too large or too small.
     Rest,
-    /// At once, for a larger part.
+    /// None, for a larger part.
     Climb,
-    /// At once, for a smaller part.
+    /// None, for a smaller part.
     Descend,
 }
 
-/// What is aimed at.
+/// The goal of a round, and the limits of part and reference.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Goal {
     /// The part of the drained rate to keep, below 1.
@@ -89,11 +94,11 @@ pub(super) struct Goal {
     pub(super) is_largest: bool,
 }
 
-/// What a phase of a round has told.
+/// The result of a phase of a round.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verdict {
     Nothing,
-    /// The part is another one.
+    /// The part has changed.
     Part(EventReason),
     /// The reference itself loses too much.
     TooSmall(EventReason),
@@ -106,11 +111,11 @@ pub(super) enum Verdict {
 pub(super) struct Trim {
     stage: Stage,
     part: f64,
-    /// ln of the reference's rate over that of an excursion: the mean of so many.
+    /// Mean of ln(the reference's rate / an excursion's rate), and the number of excursions in it.
     over_drained: f64,
     excursions: f64,
-    /// What each excursion allows to lose. Where that is clearly less than nothing, a reference is raised before all of the
-    /// first ones are made; goals near 1 never tell so much.
+    /// The loss that each excursion allows. If it is clearly negative, the reference is raised before all of the first
+    /// excursions are made; with goals near 1 it is never clear.
     allowed: Evidence,
     /// Rounds at rest until the next excursion, and until the one after that.
     rounds_left: u32,
@@ -119,7 +124,7 @@ pub(super) struct Trim {
     held_ln_rate: Option<f64>,
     first_ln_rate: f64,
     is_excursion: bool,
-    /// Rounds in a row that told nothing.
+    /// Rounds in a row that were given up.
     given_up: u32,
     /// Losses of the part in force and of the trial, beyond the budget.
     held: Evidence,
@@ -135,11 +140,11 @@ pub(super) struct Trim {
     /// The reference at which the trim ended last, 0 since it began again, and the time after which it begins again.
     ended_ns: f64,
     retry_ns: u64,
-    /// Recent wake-ups of classes, which fade over [`GUEST_MEMORY_NS`].
+    /// Recent wake-ups of guests, which fade over [`GUEST_MEMORY_NS`].
     guests: f64,
 }
 
-/// A trim and its reference, to be gone on with.
+/// A trim and its reference, to be resumed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     pub(super) at_ns: u64,
@@ -179,7 +184,7 @@ impl Trim {
         self.stage
     }
 
-    /// Returns whether the rate of this stage is to be the disk's own, whatever the tokens allowed before.
+    /// Returns whether this stage measures the disk's own rate, so that tokens must not limit it.
     pub(super) fn needs_all_tokens(&self) -> bool {
         matches!(self.stage, Stage::Excursion | Stage::Reference)
     }
@@ -202,19 +207,19 @@ impl Trim {
         self.pace == Pace::Climb
     }
 
-    /// Counts wake-ups of classes in the time since the last step. Of a pause, only its begin is time under load.
+    /// Counts wake-ups of guests in the time since the last step. Only the beginning of a pause is time under load.
     pub(super) fn note_guests(&mut self, elapsed_ns: u64, wakeups: u64) {
         let elapsed_ns = elapsed_ns.min(STALL_MIN_NS);
         self.busy_ns = self.busy_ns.saturating_add(elapsed_ns);
         self.guests = self.guests * GUEST_MEMORY_NS / (GUEST_MEMORY_NS + elapsed_ns as f64) + wakeups as f64;
     }
 
-    /// Returns whether an excursion has lasted too long, because little is sent.
+    /// Returns whether an excursion has lasted too long, because few requests come.
     pub(super) fn is_overdue(&self) -> bool {
         self.stage == Stage::Excursion && self.busy_ns > self.begun_ns.saturating_add(EXCURSION_MOST_NS)
     }
 
-    /// Returns whether throughput may be given up, because somebody gains by it.
+    /// Returns whether there are enough guests to give up throughput for.
     pub(super) fn has_guests(&self) -> bool {
         self.guests >= if self.is_on() { GUESTS_STAY } else { GUESTS_BEGIN }
     }
@@ -224,8 +229,8 @@ impl Trim {
         self.part < 1.0 || self.excursions > 0.0 || self.stage != Stage::Hold
     }
 
-    /// Ends the trim of the reference `centre_ns`, if it has begun: the search chooses the window for some time, or until
-    /// it has found a far larger one.
+    /// Ends the trim of the reference `centre_ns`, if it has begun: the search chooses the window for some time, or
+    /// until it has found a far larger one.
     pub(super) fn end(&mut self, centre_ns: f64) {
         if !self.is_on() {
             return;
@@ -243,7 +248,7 @@ impl Trim {
         Trim { guests: self.guests, busy_ns: self.busy_ns, ..other }
     }
 
-    /// Begins anew with a larger reference, of which the one before is the part `part`.
+    /// Restarts with a larger reference; the previous one is its part `part`.
     pub(super) fn raise(&mut self, part: f64) {
         self.held.forget();
         self.trial.forget();
@@ -258,8 +263,8 @@ impl Trim {
         };
     }
 
-    /// Gives up the round under way, if any, because a phase told nothing. The next one is not due at once, and after several
-    /// ever later: requests that wait behind a reference or an excursion are to be rare.
+    /// Gives up the round in progress, if any, because a phase was inconclusive. The next one is not due at once, and
+    /// after several ever later, so that few requests wait behind a reference or an excursion.
     pub(super) fn give_up_round(&mut self) {
         if self.stage != Stage::Hold {
             let rests = GIVEN_UP_REST << self.given_up.min(GIVEN_UP_DOUBLINGS);
@@ -299,17 +304,18 @@ impl Trim {
         self.is_excursion && self.stage != Stage::Hold
     }
 
-    /// Returns the part of the drained rate that the reference keeps, if excursions have told it.
+    /// Returns the part of the drained rate that the reference keeps, if enough excursions have measured it.
     pub(super) fn kept(&self) -> Option<f64> {
         (self.excursions >= EXCURSIONS_LEAST).then(|| exp(self.over_drained))
     }
 
-    /// Takes ln of the rate of a phase of the round.
+    /// Ends a phase of the round, with ln of its rate.
     pub(super) fn end_phase(&mut self, elapsed_ns: u64, ln_rate: f64, goal: Goal) -> Verdict {
         if self.stage != Stage::Reference {
             (self.stage, self.first_ln_rate) = (Stage::Reference, ln_rate);
             return Verdict::Nothing;
         }
+
         (self.stage, self.given_up) = (Stage::Hold, 0);
         let given_up = -TRIM_MARGIN * ln(goal.throughput);
         let verdict = if self.is_excursion {
@@ -324,26 +330,28 @@ impl Trim {
             }
             self.judge(budget, goal)
         };
+
         let is_urgent = self.pace != Pace::Rest || self.excursions < EXCURSIONS_FIRST;
         let rest_ns = if is_urgent { 0 } else { TRIM_REST.saturating_mul(elapsed_ns).min(TRIM_REST_MOST_NS) };
         self.due_ns = self.busy_ns.saturating_add(rest_ns);
         verdict
     }
 
-    /// Returns the loss allowed, in ln(rate). The largest reference may lose a little in any case: what the goal asks for is out
+    /// Returns the budget, in ln(rate). At the largest reference a part may lose a little in any case: the goal is out
     /// of reach, or nearly so.
     fn budget(&self, given_up: f64, goal: Goal) -> f64 {
         let budget = (self.over_drained + given_up).min(BUDGET_MOST * given_up);
         if goal.is_largest { budget.max(BUDGET_LARGEST * given_up) } else { budget }
     }
 
-    /// Takes ln of the reference's rate over the drained one. After the first few, begins the climb.
+    /// Ends an excursion, with ln of the reference's rate over the drained one. After the first few, begins the climb.
     fn end_excursion(&mut self, over_drained: f64, given_up: f64, goal: Goal) -> Verdict {
         let most = EXCURSION_OUTLIER * given_up;
         let over_drained = if over_drained.is_nan() { 0.0 } else { over_drained.clamp(-most, most) };
         self.excursions = (self.excursions + 1.0).min(EXCURSIONS_MEMORY);
         self.over_drained += (over_drained - self.over_drained) / self.excursions;
         self.allowed.note(over_drained + given_up);
+
         let budget = self.budget(given_up, goal);
         let is_told = self.allowed.is_positive() == Some(false);
         let is_far_off = is_told && goal.is_largest && self.over_drained < -LARGEST_LOSS * given_up;
@@ -351,6 +359,7 @@ impl Trim {
         if self.excursions < EXCURSIONS_FIRST && !is_told_early {
             return Verdict::Nothing;
         }
+
         if is_far_off {
             self.retry_ns = self.retry_ns.max(EXCURSION_RETRY_FAR_NS);
         }
@@ -366,13 +375,14 @@ impl Trim {
         }
     }
 
-    /// Changes the part, if the losses tell enough.
+    /// Changes the part, if the losses are conclusive.
     fn judge(&mut self, budget: f64, goal: Goal) -> Verdict {
         let least_part = goal.least_part;
         if least_part >= 1.0 {
             return Verdict::End;
         }
-        // Too near to be told soon: the likelier side.
+
+        // If the losses stay too near the budget, the likelier side decides.
         let told = |losses: &Evidence, pace: Pace| {
             losses
                 .is_positive()
@@ -389,6 +399,7 @@ impl Trim {
             (_, Some(false)) => ((self.part * TRIM_STEP).max(least_part).min(self.part), self.trial),
             _ => (self.part, self.held),
         };
+
         let loss = EventReason::Loss { lost: part_lost(budget + known.mean()), allowed: part_lost(budget) };
         let is_whole = held == Some(true) && self.part > CLIMB_END;
         if is_whole && !goal.is_largest {
@@ -406,6 +417,7 @@ impl Trim {
             (pace, ..) => pace,
         };
         self.has_descended = self.pace == Pace::Descend || (self.has_descended && self.pace == Pace::Climb);
+
         if held == Some(false) {
             self.retry_ns = EXCURSION_RETRY_NS;
         }
@@ -444,6 +456,7 @@ impl Controller {
                     return true;
                 }
             };
+
             let after_ns = self.centre_ns * self.trim.part();
             self.events.push(now_ns, EventKind::of_window(before_ns, after_ns), before_ns, after_ns, reason);
             // The rate follows the window; that is neither a fall nor a recovery.
@@ -473,14 +486,16 @@ impl Controller {
             self.events.push(now_ns, EventKind::of_window(before_ns, after_ns), before_ns, after_ns, reason);
             return true;
         }
-        // Of one request there is no part.
+
+        // A reference of one request has no smaller part.
         let is_least = self.least_ns() >= self.centre_ns;
         if self.first_phase.is_some() || is_least || !self.trim.is_due(self.centre_ns) {
             return is_trimmed;
         }
+
         let window_ns = self.window();
         if !self.trim.is_on() && self.centre_ns > self.bound_ns {
-            // What a queue that was away has opened is given up again; dry time tells whether it is needed.
+            // Gives up the room that absences have opened; dry time shows whether it is needed.
             (self.uncapped_ns, self.usual_rate) = (None, None);
             self.window_event(now_ns, EventKind::WindowLowered, self.bound_ns, EventReason::Guests);
         }
@@ -497,12 +512,12 @@ impl Controller {
         Kept { at_ns: now_ns, centre_ns, uncapped_ns, trim }
     }
 
-    /// Goes on with the trim as it was.
+    /// Resumes a kept trim.
     pub(super) fn restore(&mut self, kept: Kept) {
         self.centre_ns = kept.centre_ns.min(self.most_ns());
         self.uncapped_ns = kept.uncapped_ns;
         self.trim = self.trim.with_clock_of(kept.trim);
-        // The rate follows the window; that is neither a fall nor a recovery. Nor is it the other half of the search's pair.
+        // The rate follows the window; that is neither a fall nor a recovery, nor half of a pair of the search.
         (self.usual_rate, self.first_phase) = (None, None);
         self.search.forget();
     }
@@ -521,7 +536,7 @@ impl Controller {
     }
 }
 
-/// Returns the part of a rate that a loss of `ln_loss` in its logarithm is.
+/// Returns the part of the rate that a loss of `ln_loss` in ln(rate) is.
 fn part_lost(ln_loss: f64) -> f64 {
     1.0 - exp(-ln_loss)
 }

@@ -14,7 +14,7 @@
 //! Two windows that differ by twice [`PROBE_LN`], rates 1.00 and 0.98: elasticity ln(1/0.98) / 0.226 = 0.089, just
 //! above the 0.08 of the default throughput goal.
 
-/// Smallest and largest throughput goal, and the part of the throughput given up, 1 - goal, that the elasticity may be.
+/// Smallest and largest throughput goal, and the elasticity sought over the throughput given up, 1 - goal.
 pub(super) const THROUGHPUT_GOAL_MIN: f64 = 0.5;
 pub(super) const THROUGHPUT_GOAL_MAX: f64 = 0.99;
 pub(super) const GOAL_MARGIN: f64 = 0.8;
@@ -26,24 +26,25 @@ pub(super) const PHASE_WINDOWS: f64 = 8.0;
 pub(super) const PHASE_WINDOWS_FAR: f64 = 2.0;
 /// Smallest work in a phase, in completions of the size in which the disk spends most time.
 pub(super) const PHASE_TYPICAL_PART: f64 = 0.5;
-/// Least length of a phase, in times of the longest recent absence of a queue: phases that differ by one absence more or
-/// less tell nothing.
+/// Least length of a phase, in multiples of the longest recent absence of a queue: one absence more or less must not
+/// decide.
 pub(super) const PHASE_AWAYS: f64 = 8.0;
-/// Completions that a phase leaves out at its begin: as many as are in flight, twice, but no more than this again.
+/// Most completions that a phase leaves out at its start beyond the requests in flight; with fewer in flight, it leaves
+/// out twice their number.
 pub(super) const SETTLED_MORE: u64 = 64;
 /// Windows of a pair whose ln differs by less than this cannot be compared.
 pub(super) const PROBE_LN_MIN: f64 = 0.02;
 /// The requests in flight of a pair must differ by at least this part of the difference of the windows.
 pub(super) const PROBE_TOLD_MIN: f64 = 0.25;
 
-/// Weight of a pair in the elasticity about the window, what a long step leaves of those before it, and the sum of ln(w+/w-)
-/// that tells it.
+/// Weight of a pair in the elasticity about the window, the factor of earlier pairs after a long step, and the least
+/// sum of ln(w+/w-) that gives it.
 pub(super) const ELASTICITY_FADES: f64 = 1.0 / 128.0;
 pub(super) const ELASTICITY_FAR: f64 = 0.25;
 pub(super) const ELASTICITY_TOLD: f64 = 1.0;
-/// The least part of the throughput that a window is said to keep: a slope tells nothing of a knee that is farther away.
+/// The least part of the throughput that a window is reported to keep: a slope does not show a knee farther away.
 pub(super) const KEPT_LEAST: f64 = 0.2;
-/// The part of the bound from which on a window rests at it: one long step below.
+/// The part of the bound from which on a window counts as at its bound: one long step below.
 pub(super) const AT_BOUND: f64 = 0.75;
 
 /// Standard errors by which the gain of pairs must differ from the goal.
@@ -83,60 +84,63 @@ pub(super) const STEP_SHRINK: f64 = 0.4;
 
 /// The next smaller part of the centre over the part in force.
 pub(super) const TRIM_STEP: f64 = 0.8;
-/// The part of what the throughput goal gives up that the trim may lose, because the rates that it compares are not exact.
+/// The part of what the throughput goal gives up that the trim may lose, because the rates that it compares are not
+/// exact.
 pub(super) const TRIM_MARGIN: f64 = 0.9;
-/// The most that a part may lose, over what the throughput goal gives up; and what it may lose in any case where the reference
-/// cannot be raised.
+/// The most that a part may lose, and the loss that it may have in any case if the reference cannot be raised; both
+/// over what the throughput goal gives up.
 pub(super) const BUDGET_MOST: f64 = 2.0;
 pub(super) const BUDGET_LARGEST: f64 = 0.3;
-/// The loss of the largest reference, over what the goal gives up, from which on the search decides, which may go beyond
+/// The loss of the largest reference, over what the goal gives up, from which on the search decides, which may exceed
 /// the bound.
 pub(super) const LARGEST_LOSS: f64 = 1.5;
 /// The largest growth of the part at a time, and the part above which it counts as the whole.
 pub(super) const CLIMB_MOST: f64 = 2.0;
 pub(super) const CLIMB_END: f64 = 0.9;
-/// The growth of a reference of which no part keeps the goal.
+/// The growth of a reference none of whose parts keeps the goal.
 pub(super) const TRIM_RAISE: f64 = 1.5;
 /// Rounds in a row after which the likelier side decides: the loss is within a few per cent of the budget.
 pub(super) const CLIMB_ROUNDS: f64 = 12.0;
-/// Time between two rounds at rest, in times of the reference's phase, and at most.
+/// Time between two rounds at rest, in multiples of the reference's phase, and its maximum.
 pub(super) const TRIM_REST: u64 = 250;
 pub(super) const TRIM_REST_MOST_NS: u64 = 10_000_000_000;
-/// The window of an excursion, and the least of it in bounds. It is to hold what programs have outstanding, because some disks
-/// give less with very many requests.
+/// The window of an excursion, and its minimum in bounds. It is to hold the requests that programs usually have
+/// outstanding, and no more, because some disks give less with very many.
 pub(super) const EXCURSION_NS: f64 = 16e6;
 pub(super) const EXCURSION_BOUNDS: f64 = 4.0;
-/// Completions before its first phase, over the requests that such a window holds: the device fills as fast as tokens allow.
+/// Completions before its first phase, over the requests that such a window holds: the device fills as fast as tokens
+/// allow.
 pub(super) const FILLS: f64 = 1.5;
 /// Completions of each of its two phases.
 pub(super) const EXCURSION_COMPLETIONS: u64 = 192;
-/// Excursions before the first trial, the fewest after which a reference is raised, and those that count in their mean.
+/// Excursions before the first trial, the fewest after which a reference is raised, and the most that count in their
+/// mean.
 pub(super) const EXCURSIONS_FIRST: f64 = 8.0;
 pub(super) const EXCURSIONS_LEAST: f64 = 3.0;
 pub(super) const EXCURSIONS_MEMORY: f64 = 16.0;
-/// Rounds at rest between two later excursions: at first, and at most.
+/// Rounds at rest between two later excursions: the first number, and the largest.
 pub(super) const EXCURSION_ROUNDS_MIN: u32 = 8;
 pub(super) const EXCURSION_ROUNDS_MAX: u32 = 64;
-/// An excursion counts for at most so many times what the goal gives up, in ln(rate), and lasts at most this long under load.
+/// The most that an excursion counts for, over what the goal gives up, in ln(rate); and its longest time under load.
 pub(super) const EXCURSION_OUTLIER: f64 = 2.0;
 pub(super) const EXCURSION_MOST_NS: u64 = 500_000_000;
-/// The time until the next excursion after one that told nothing, in times of its length, how often it doubles while they
-/// tell nothing, and the least of it.
+/// Time until the next round after one that was given up, in multiples of its length; how often it doubles if more are
+/// given up; and its minimum.
 pub(super) const GIVEN_UP_REST: u64 = 10;
 pub(super) const GIVEN_UP_DOUBLINGS: u32 = 4;
 pub(super) const GIVEN_UP_REST_MIN_NS: u64 = 100_000_000;
-/// Time under load until a trim that has ended begins again: at first, at first where the largest reference is far from the goal,
-/// its growth each time, and at most. The growth of the reference at which it begins sooner.
+/// Time under load until a trim that has ended begins again: at first, at first if the largest reference is far from
+/// the goal, its growth each time, and its maximum. The growth of the reference at which the trim begins sooner.
 pub(super) const EXCURSION_RETRY_NS: u64 = 500_000_000;
 pub(super) const EXCURSION_RETRY_FAR_NS: u64 = 8_000_000_000;
 pub(super) const EXCURSION_RETRY_GROWTH: u64 = 4;
 pub(super) const EXCURSION_RETRY_MAX_NS: u64 = 160_000_000_000;
 pub(super) const EXCURSION_GROWTH: f64 = 4.0;
-/// Wake-ups of classes, smoothed over this time, at which the trim begins, and below which it ends.
+/// Time over which wake-ups of guests are counted, the number at which the trim begins, and that below which it ends.
 pub(super) const GUEST_MEMORY_NS: f64 = 1e9;
 pub(super) const GUESTS_BEGIN: f64 = 100.0;
 pub(super) const GUESTS_STAY: f64 = 20.0;
-/// Time for which the trim that guests have left is good for those who come.
+/// Time for which a trim is kept for guests that return.
 pub(super) const LEFT_MEMORY_NS: u64 = 60_000_000_000;
 
 /// Part of the usual rate below which a turnover is a fall; `RECOVERY_RATIO` is the part above which it is a recovery.
@@ -149,8 +153,8 @@ pub(super) const CUT_MEMORY_NS: u64 = 1_000_000_000;
 /// Requirements of a turnover: completions, and windows of work.
 pub(super) const TURNOVER_COMPLETIONS: u64 = 16;
 pub(super) const TURNOVER_WINDOWS: f64 = 3.0;
-/// Least completions of a turnover over those that other queues may not have reported, and least length over the time for
-/// which they keep them: otherwise reports that come together look like a fall and a recovery.
+/// Least completions of a turnover over those that other queues may not have reported, and least length over the time
+/// for which they keep them: otherwise reports that come together look like a fall and a recovery.
 pub(super) const UNSEEN_PARTS: u64 = 4;
 /// A fall must also exceed this many usual deviations of a turnover from the usual rate, because some mixes of sizes
 /// vary a lot.
@@ -161,7 +165,7 @@ pub(super) const RATE_SMOOTHING: f64 = 0.1;
 pub(super) const CONFIRM_COMPLETIONS: u64 = 24;
 pub(super) const CONFIRM_MAX: f64 = 1.6;
 
-/// Silence, in mean latencies, that counts as a stall, and the factor by which mixed sizes lengthen it at most.
+/// Silence, in mean latencies, that counts as a stall, and the largest factor by which mixed sizes lengthen it.
 pub(super) const STALL_LATENCIES: f64 = 4.0;
 pub(super) const STALL_LONGER_MAX: f64 = 2.0;
 /// The shortest stall, and the stall while no latency is known.
@@ -169,7 +173,7 @@ pub(super) const STALL_MIN_NS: u64 = 10_000_000;
 pub(super) const STALL_UNKNOWN_NS: u64 = 100_000_000;
 /// Latencies are clipped at this many mean latencies (but never below the shortest stall).
 pub(super) const CLIP_LATENCIES: f64 = 16.0;
-/// The clip while no latency is known: 100 s. Sums of longer ones would overflow after a leap of the clock.
+/// The clip while no latency is known: 100 s. Sums of longer ones would overflow after a jump of the clock.
 pub(super) const CLIP_UNKNOWN_NS: u64 = 100_000_000_000;
 /// Weight of one completion in mean latency and mean cost, and the largest weight of a step.
 pub(super) const MEAN_WEIGHT: f64 = 0.005;
@@ -181,8 +185,8 @@ pub(super) const SCALE_PERIOD_NS: u64 = 10_000_000;
 pub(super) const CERTAIN_LEAST: f64 = 0.01;
 /// Capacity scale over the rate at full window: above the upper probe near the knee, so that tokens do not cut it.
 pub(super) const SCALE_HEADROOM: f64 = 1.15;
-/// Growth in a period in which tokens were the limit: at first, and at most; it doubles in each further such period in
-/// a row.
+/// Growth in a period in which tokens were the limit: the first, and the largest; it doubles in each further such
+/// period in a row.
 pub(super) const SCALE_GROWTH: f64 = 0.05;
 pub(super) const SCALE_GROWTH_MAX: f64 = 0.2;
 /// Smallest work in a period with a full window, in requests of the size in which the disk spends most time.
@@ -193,30 +197,30 @@ pub(super) const SCALE_REPORT: f64 = 0.05;
 /// The bound over the recent requests' unloaded latency. Of channels chosen at random, three requests each keep 0.95
 /// busy if all services are alike.
 pub(crate) const BOUND_UNLOADED: f64 = 3.0;
-/// Elasticity from which on the bound does not hold: of independent channels, two thirds are busy then. And the largest window
-/// then, over the bound.
+/// Elasticity from which on the bound does not hold: of independent channels, two thirds are busy then. And the largest
+/// window then, over the bound.
 pub(super) const BEYOND_ELASTICITY: f64 = 0.35;
 pub(super) const BEYOND_MOST: f64 = 64.0;
-/// Time in which the allowance for queues that were away fades, and the most of it, in bounds.
+/// Time in which the room for absences fades, and its maximum, in bounds.
 pub(super) const AWAY_FADES_NS: f64 = 4e9;
 pub(super) const AWAY_MOST: f64 = 16.0;
-/// The part of the bound below which that allowance is none.
+/// The part of the bound below which that room counts as none.
 pub(super) const AWAY_LEAST: f64 = 0.01;
 /// Time over which the part of the time in which the device ran dry is smoothed.
 pub(super) const DRY_MEMORY_NS: f64 = 1e9;
-/// Part of the largest window from which on a window is not made larger for queues that were away.
+/// Part of the largest window from which on a window is not made larger for absences.
 pub(super) const AWAY_NEAR: f64 = 0.95;
-/// Relative change of the centre by outstanding work after which measurements begin anew.
+/// Relative change of the centre by outstanding work after which measurements start over.
 pub(super) const CAP_LEAP: f64 = 0.1;
-/// The largest window over what the classes have outstanding: of the one with the least for its part of the disk, or of
-/// all together where everything is in flight.
+/// The largest window over the outstanding work of the classes: of the class with the least for its part of the disk,
+/// or of all together if all of it is in flight.
 pub(crate) const DEMAND_PART: f64 = 0.75;
 /// Smallest window, in requests of typical size.
 pub(super) const WINDOW_MIN_REQUESTS: f64 = 3.0;
 /// Relative change of the centre below which there is no event.
 pub(super) const WINDOW_REPORT: f64 = 0.005;
 
-/// The first window is 1 / this of its bound, unless the unloaded latency is known.
+/// The bound over the first window, unless the unloaded latency is known.
 pub(super) const BEGIN_PART: f64 = 8.0;
 
 /// A step learns from at least this many completions of all queues together, or from fewer after `STEP_NS`.

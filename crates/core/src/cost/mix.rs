@@ -1,9 +1,9 @@
-//! How much a disk carries if reads and writes come together.
+//! The capacity of a disk for reads and writes together.
 //!
 //! # Why
-//! Reads and writes do not simply add up. Some disks carry at most half the reads and half the writes together; others
-//! carry both at nearly full speed, since flash programs in one place while it reads in another; a few are worse with
-//! both together than one after the other. One number tells these apart.
+//! Reads and writes do not simply add up. Some disks serve at most half the reads and half the writes together; others
+//! serve both at nearly full speed, since flash programs in one place while it reads in another; a few are worse with
+//! both together than one after the other. One number distinguishes these.
 //!
 //! # How it works
 //! With R reads per second alone and W writes per second alone, the mixes (r, w) that a disk sustains are described by

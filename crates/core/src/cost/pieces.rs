@@ -8,10 +8,10 @@
 //! The effective goal is the latency goal, or if that is more, the device time of 64 KiB in the slower direction:
 //! pieces below 64 KiB would cost more than they save. The longest piece is the longest multiple of the block within
 //! that time (or, if that is more, within three times the time of the shortest request), at most 16 MiB; in the forms
-//! compatible with Seastar, the longest 512 * 2^k within the goal. A disk shortens it further, to a quarter of what it
-//! holds at once ([`Disk::bound_ns`]), so that no request fills the device alone; but only as far as the pieces' fixed
-//! costs stay below 1/64 of the disk's time. Where operations are limited apart from bytes, pieces are long enough that
-//! all of the disk's bytes take no more than 1/4 of its operations.
+//! compatible with Seastar, the longest 512 * 2^k within the goal. A disk shortens it further, to a quarter of its
+//! bound ([`Disk::bound_ns`]), so that no request fills the device alone; but only as far as the pieces' fixed costs
+//! stay below 1/64 of the disk's time. If operations are limited apart from bytes, pieces are long enough that all of
+//! the disk's bytes take at most 1/4 of its operations.
 //!
 //! [`Disk::bound_ns`]: crate::Disk::bound_ns
 //!
@@ -27,17 +27,17 @@ use crate::disk::DEFAULT_LATENCY_GOAL_NS;
 use crate::request::{Direction, Op};
 use crate::units::Cost;
 
-/// Smallest longest piece, in bytes: shorter ones would cost more than they save.
+/// Lower bound of the longest piece, in bytes: shorter ones would cost more than they save.
 const PIECE_MIN_BYTES: u32 = 64 << 10;
-/// Device time of a piece, in times of the shortest request: the fixed part of its cost, which each further piece pays
-/// again, is then at most a third.
+/// Device time of a piece, in multiples of the shortest request's: the fixed part of its cost, which each further piece
+/// pays again, is then at most a third.
 const PIECE_FIXED_PARTS: u64 = 3;
 /// Longest piece, in bytes, as in Seastar.
 const PIECE_MAX_BYTES: u32 = 16 << 20;
-/// A piece may be long enough that its fixed cost is 1 / this of it.
+/// Cost of a piece over its fixed part, up to which the piece may be lengthened.
 const START_PART: u64 = 64;
-/// Where operations and bytes are limited apart, a piece may be long enough that all of the disk's bytes take 1 / this of
-/// its operations.
+/// Cost of a piece over that of its operation, up to which the piece may be lengthened if operations and bytes are
+/// limited apart: all of the disk's bytes then take a quarter of its operations.
 const APART_PART: u64 = 4;
 const SECTOR_BYTES: u32 = 512;
 

@@ -24,14 +24,14 @@ use crate::units::{Cost, FS_PER_S};
 /// Most points of one direction in [`CostModel::from_table`](super::CostModel::from_table).
 pub const MAX_TABLE_POINTS: usize = 64;
 
-/// Why a table makes no model.
+/// The reason why a table makes no model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ModelError {
     /// Fewer than two points, or more than [`MAX_TABLE_POINTS`].
     PointCount {
         /// Direction of the table.
         direction: Direction,
-        /// Its number of points.
+        /// Number of points of the table.
         points: usize,
     },
     /// The lengths do not rise from point to point.
@@ -47,7 +47,7 @@ pub enum ModelError {
         direction: Direction,
         /// The length of the point.
         len_bytes: u32,
-        /// Its operations per second.
+        /// Operations per second of the point.
         ops_per_s: f64,
     },
 }

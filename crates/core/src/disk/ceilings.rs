@@ -1,18 +1,19 @@
 //! The ceiling of the work in the device: the least of the caps that the queues report.
 //!
 //! # Why
-//! A class that sends a new request for each that ends holds its share only while the device holds less than its
-//! requests are worth. Each queue knows its own classes; the disk's ceiling is the least cap of all queues.
+//! A class that sends a new request for each that ends has a fixed amount of work outstanding. It holds its share only
+//! while the device holds at most that amount divided by the class's part of the disk, its *cap*. Each queue computes
+//! the least cap of its own classes; the disk's ceiling is the least of all queues.
 //!
 //! # How it works
-//! Each queue has a place, and sends its cap with its reports. A cap that a queue has not repeated for a while is
-//! forgotten: the queue has no work. The least is computed when a cap changes, and otherwise at an interval.
+//! Each queue has a place, and sends its cap with its reports. A cap that a queue has not repeated for a while expires:
+//! the queue has no work. The least is computed when a cap changes, and otherwise at an interval.
 //!
 //! # Example
 //! One queue reports 400 us, another 100 us, a third none: the ceiling is 100 us, whichever reported last.
 
-/// Time after which a cap is forgotten. A queue with work reports at least every millisecond in which a piece
-/// completes; on a slow disk completions are farther apart.
+/// Time after which a cap expires. A queue with work reports at least every millisecond in which a piece completes; on
+/// a slow disk completions are farther apart.
 const FORGET_NS: u64 = 100_000_000;
 /// Time between two computations of the least if no cap changes.
 const LOOK_NS: u64 = 10_000_000;
@@ -64,7 +65,7 @@ impl Ceilings {
         self.least_ns
     }
 
-    /// Computes the least of the caps that are not forgotten.
+    /// Computes the least of the caps that have not expired.
     fn look(&mut self, now_ns: u64) {
         self.looked_ns = now_ns;
         let recent = self.queues.iter().filter(|queue| now_ns.saturating_sub(queue.said_ns) < FORGET_NS);

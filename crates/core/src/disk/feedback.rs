@@ -1,4 +1,4 @@
-//! What the queues of a disk tell its controller: completions, lateness, and how often they found no room.
+//! The reports of a disk's queues to its controller: completions, lateness, and how often they found no room.
 //!
 //! # Why
 //! The closed loop needs the disk's totals. If each completion of each shard wrote them, their cache line would travel
@@ -6,10 +6,10 @@
 //!
 //! # How it works
 //! A queue gathers a [`Report`] of its own, and adds it to the totals after [`report_completions`] completions or a
-//! millisecond. Then the controller steps, unless another queue is at it.
+//! millisecond. Then it steps the controller, unless another queue is doing so.
 //!
 //! # Limits
-//! The totals are as late as the queues may report: [`UNREPORTED_MOST`] completions of all queues together.
+//! The totals lack the completions not reported yet: at most [`UNREPORTED_MOST`] of all queues together.
 //!
 //! # Example
 //! Four queues report after 8 completions each, so 32 completions of a disk may be missing from its totals.
@@ -40,7 +40,7 @@ struct LaneFeedback {
     token_blocks: AtomicU64,
 }
 
-/// Completions of all queues together that may not have been reported yet.
+/// Most completions of all queues together that may not have been reported yet.
 pub(super) const UNREPORTED_MOST: u64 = 32;
 
 /// Returns the number of completions after which each of `queues` queues reports them to the controller.
@@ -59,7 +59,7 @@ pub(crate) struct Report {
     pub(crate) unloaded_work: u64,
     pub(crate) latency_ns: u64,
     pub(crate) late_ns: u64,
-    /// The queue's part of [`crate::control::Totals::dry_ns`], and its longest time away.
+    /// The queue's part of [`crate::control::Totals::dry_ns`], and its longest absence.
     pub(crate) dry_ns: u64,
     pub(crate) longest_away_ns: u64,
     /// The queue's part of [`crate::control::Totals::wakeups`].
@@ -112,7 +112,7 @@ impl Feedback {
         self.in_device.fetch_add(in_device, Ordering::Relaxed);
     }
 
-    /// Returns the totals so far, without what the disk knows by itself.
+    /// Returns the totals so far, without the figures that the disk itself has.
     pub(super) fn totals(&self) -> Totals {
         let total = |of: &AtomicU64| of.load(Ordering::Relaxed);
         Totals {

@@ -1,21 +1,22 @@
-//! Room in the device: what may enter, by how much a class that lags may exceed the window, and who waits for room.
+//! Room in the device: which work may enter, how far a class that lags may exceed the window, and which queues wait.
 //!
 //! # Why
-//! Whatever is in the device cannot be reordered any more. So it holds no more than it needs to be busy, and the queue
+//! Work in the device can no longer be reordered. So the device holds no more than it needs to be busy, and the queue
 //! forms in the scheduler.
 //!
 //! # How it works
 //! Work enters while the device holds less than the window. A piece may reach beyond it, up to the bound (which an
-//! excursion's window exceeds); one whose class lags beyond that by its overdraft, so that it need not wait for long pieces of
-//! others. Queues that find no room say until when they sleep, so that nobody takes them to be absent, and when their turn
-//! comes, so that whoever leaves room can name the first of them.
+//! excursion's window exceeds), and by an *overdraft* beyond that if its class lags, so that it need not wait for long
+//! pieces of others. A queue that finds no room at its turn *claims* it until its next poll, so that other queues do
+//! not take it to be absent. It also lists its turn, so that a queue that leaves room can name the first that waits.
 //!
-//! The directions of a duplex disk share the window, but each has room in any case for half of it: what waits in the
-//! device for the limit of one direction does not keep the other out. So up to half a window more may be in such a device.
+//! The directions of a duplex disk share the window, but each has room in any case for half of it: work that waits in
+//! the device for the limit of one direction does not keep the other out. So such a device may hold up to half a window
+//! more.
 //!
 //! # Limits
-//! Each queue looks, adds and takes back without a lock: of two that ask at once, one sees the other. In different
-//! directions of a duplex disk neither may, and a piece more is in the device, or both, and both look again.
+//! Each queue checks, adds and takes back without a lock: of two that ask at once, one sees the other. In different
+//! directions of a duplex disk, neither may, and the device holds a piece more; or both do, and both retry.
 //!
 //! # Example
 //! A window of 600 us with 590 us in the device takes a piece of 130 us, if the bound is 750 us; the next one waits.
@@ -45,9 +46,9 @@ pub(crate) enum NoRoom {
 #[repr(align(128))]
 #[derive(Debug, Default)]
 pub(super) struct Sleepers {
-    /// When the last queue that found no room at its turn polls again.
+    /// Latest next poll of a queue that found no room at its turn.
     claimed_until_ns: AtomicU64,
-    /// When the last queue that sleeps past its turn before a full device polls again.
+    /// Latest next poll of a queue that found the device full, and may sleep past its turn.
     looked_until_ns: AtomicU64,
 }
 
@@ -59,17 +60,18 @@ pub(super) fn raise(until: &AtomicU64, ns: u64) {
 }
 
 impl Disk {
-    /// Notes that a queue found no room at its turn in `lane`, and polls again at `until_ns`: it is not absent before.
+    /// Claims room for a queue that found none at its turn in `lane`, until it polls again at `until_ns`: it is not
+    /// absent before.
     pub(crate) fn claim(&self, lane: usize, until_ns: u64) {
         raise(&self.sleepers[lane].claimed_until_ns, until_ns);
     }
 
-    /// Returns until when a queue that found no room at its turn counts as present; see [`Disk::claim`].
+    /// Returns the end of the latest claim; see [`Disk::claim`].
     pub(crate) fn claimed_until_ns(&self, lane: usize) -> u64 {
         self.sleepers[lane].claimed_until_ns.load(Ordering::Relaxed)
     }
 
-    /// Notes that a queue half way to its turn in `lane` at `half_way_ns` sleeps until `until_ns`. If its turn comes
+    /// Records that a queue half way to its turn in `lane` at `half_way_ns` sleeps until `until_ns`. If its turn comes
     /// before, it is not absent.
     pub(crate) fn sleeps_past(&self, lane: usize, half_way_ns: u64, until_ns: u64) {
         if half_way_ns < until_ns {
@@ -89,13 +91,13 @@ impl Disk {
         self.waiters[lane].add(number, turn);
     }
 
-    /// Takes queue `number` off the list. Returns whether another queue has done so, to leave it room.
+    /// Takes queue `number` off the list. Returns whether another queue had done so, to hand it room.
     pub(crate) fn stops_waiting(&self, lane: usize, number: u16) -> bool {
         !self.waiters[lane].forget(number)
     }
 
-    /// Returns the queue, other than `but`, that is to be polled because there is room in the device; `None` if there
-    /// is none, or no queue waits for it whose turn comes before `before`, by lane.
+    /// Takes the queue off the list that is to be polled because there is room in the device, and returns it: the first
+    /// other than `but` whose turn comes before `before`, by lane. `None` if there is no room or no such queue.
     pub(crate) fn first_waiter(&self, but: Option<u16>, before: [Option<u64>; 2]) -> Option<u16> {
         let is_full = self.is_full();
         (0..self.waiters.len())
@@ -121,8 +123,8 @@ impl Disk {
         self.tokens_available(now_ns, lane, group, ticks, late_ns).map_err(NoRoom::Tokens)
     }
 
-    /// Returns whether work of `ticks` would be within the half of the window for which a direction of a duplex disk has
-    /// room in any case, with `in_flight_ticks` of that direction in the device.
+    /// Returns whether work of `ticks` would be within the half of the window for which a direction of a duplex disk
+    /// has room in any case, with `in_flight_ticks` of that direction in the device.
     fn is_own_room(&self, in_flight_ticks: u64, ticks: u64, overdraft_ticks: u64) -> bool {
         let most_ticks = (self.window_ticks() / OWN_PART).saturating_add(overdraft_ticks);
         self.config.duplex && (in_flight_ticks == 0 || in_flight_ticks.saturating_add(ticks) < most_ticks)
@@ -138,7 +140,7 @@ impl Disk {
         self.settings.long_piece_ticks.load(Ordering::Relaxed)
     }
 
-    /// Remembers a dispatched piece if it is the longest recent one. Each [`Disk::report`] shrinks that a little.
+    /// Records a dispatched piece if it is the longest recent one. Each [`Disk::report`] shrinks that length a little.
     pub(crate) fn note_piece(&self, ticks: u64) {
         if ticks > self.long_piece_ticks() {
             self.settings.long_piece_ticks.store(ticks, Ordering::Relaxed);
@@ -186,10 +188,12 @@ impl Disk {
                     && in_flight.saturating_add(ticks) <= most_ticks().saturating_add(overdraft_ticks))
                 || self.is_own_room(of_lane, ticks, overdraft_ticks)
         };
+
         let has_room = |of_lane: u64| has_room_with(of_lane, 0) || has_room_with(of_lane, overdraft_ticks());
         if looks_first && !has_room(self.flow.in_flight(lane)) {
             return false;
         }
+
         let entered = has_room(self.flow.in_flight_ticks[lane].fetch_add(ticks, Ordering::Relaxed));
         if !entered {
             self.leave(lane, ticks);

@@ -1,15 +1,15 @@
-//! The tokens of a disk: what a piece takes, from which bucket, and what a queue that polls late is given.
+//! The tokens of a disk: how many a piece takes, from which bucket, and how many a queue that polls late gets back.
 //!
 //! # Why
-//! Together the queues may dispatch one device-second a second: of the disk as it is now, in the mix of reads and writes
-//! that it has now.
+//! Together the queues may dispatch one device-second a second, at the disk's present rate and in its present mix of
+//! reads and writes.
 //!
 //! # How it works
 //! The model's cost of a piece is divided by the capacity of the present mix and by the capacity scale of the closed
 //! loop. It is taken from the bucket of the queue's disk group, or of another that is more than half full. A bucket
-//! that overflows while its only queue is late loses tokens, and gives them back ([`Disk::lost_tokens_ns`]). A bucket
-//! is as deep as the latency goal, or 50 ms where operations and bytes are limited apart. Whoever limits them there may take
-//! shorter bursts and then let nothing pass; the tokens of that time are void ([`Disk::discard_tokens`]).
+//! that overflows while a queue is late loses tokens, and gives them back to that queue ([`Disk::lost_tokens_ns`]). A
+//! bucket is as deep as the latency goal, or 50 ms if operations and bytes are limited apart. Such a disk may allow
+//! only shorter bursts and then stall; the tokens of a stall are discarded ([`Disk::discard_tokens`]).
 //!
 //! # Limits
 //! Concurrent updates of the mix may lose one another: it is an estimate.
@@ -26,16 +26,16 @@ use crate::units::Cost;
 /// The dispatched device time over which the share of writes is smoothed: 20 ms.
 const MIX_MEMORY_FS: f64 = 20e-3 * crate::units::FS_PER_S as f64;
 
-/// Least depth of the buckets of a disk that limits operations and bytes apart. At any moment at least one of the two is
-/// not used in full; what it leaves is used when the load changes, within tens of milliseconds. The window bounds what
-/// waits in the device meanwhile.
+/// Least depth of the buckets of a disk that limits operations and bytes apart. At any moment at least one of the two
+/// limits is not used in full; its unused part is used when the load changes, within tens of milliseconds. The window
+/// bounds the work that waits in the device meanwhile.
 const LIMITS_APART_BUCKET_NS: u64 = 50_000_000;
 
-/// Bounds of the device (2) within which a piece may take its time there. On a duplex disk the work in the device may exceed
-/// the bound by half.
+/// Longest time of a piece in the device that is no stall, in multiples of the bound. On a duplex disk the work in the
+/// device may exceed the bound by half.
 const STALL_BOUNDS: u64 = 2;
 
-/// Returns when a queue that is in time gets the tokens that one which is given `lost_ns` of lost tokens gets at `retry_ns`.
+/// Returns when a queue in time gets the tokens that a queue with `lost_ns` of lost tokens gets at `retry_ns`.
 fn retry_in_time_ns(now_ns: u64, lost_ns: u64, retry_ns: u64) -> u64 {
     retry_ns.saturating_add(lost_ns).max(now_ns.saturating_add(1))
 }
@@ -54,14 +54,16 @@ impl Disk {
         late_ns: u64,
         overdraft_ticks: impl FnOnce() -> u64,
     ) -> Result<usize, u64> {
-        // As if it had polled at the beginning of that time, with a bucket that is as much deeper.
+        // As if the queue had polled `lost_ns` ago, with a bucket that is as much deeper.
         let lost_ns = self.lost_tokens_ns(lane, late_ns, tokens.ticks.max(tokens.byte_ticks));
         let depth_ns = self.bucket_ns();
+
         let at = self.buckets_of(group, lane);
         let take = |more_ns: u64| {
             let depth_ns = depth_ns.saturating_add(lost_ns).saturating_add(more_ns);
             self.buckets(at).try_take(now_ns.saturating_sub(lost_ns), tokens, depth_ns)
         };
+
         match take(0).or_else(|_| take(overdraft_ticks() / TICKS_PER_NS)) {
             Ok(()) => Ok(at),
             Err(retry_ns) => {
@@ -73,17 +75,17 @@ impl Disk {
         }
     }
 
-    /// Returns the depth of the token buckets, in nanoseconds of device time: what the disk may give out at once after it
-    /// gave out less. The effective latency goal, or 50 ms if that is less and operations and bytes are limited apart.
+    /// Returns the depth of the token buckets, in nanoseconds of device time: the most that the disk gives out at once
+    /// after a pause. The effective latency goal, or 50 ms if that is more and operations and bytes are limited apart.
     #[must_use]
     pub fn bucket_ns(&self) -> u64 {
         let goal_ns = self.effective_goal_ns();
         if self.config.model.has_limits_apart() { goal_ns.max(LIMITS_APART_BUCKET_NS) } else { goal_ns }
     }
 
-    /// Discards the tokens of the time for which the device kept a piece with tokens from the buckets `at` longer than the
-    /// work in it takes: for `device_ns` at least. A disk that limits operations and bytes apart let nothing pass in that time.
-    /// With those tokens the next burst would exceed its limit again, and so on. Returns whether there was such a time.
+    /// Discards the tokens of a stall, if a disk that limits operations and bytes apart has held a piece with tokens
+    /// from the buckets `at` for longer than the work in it takes: for at least `device_ns`. With those tokens the next
+    /// burst would exceed the disk's limit again, and so on. Returns whether there was a stall.
     pub(crate) fn discard_tokens(&self, now_ns: u64, at: usize, device_ns: u64) -> bool {
         let stood_ns = device_ns.saturating_sub(STALL_BOUNDS * self.bound_ns());
         if stood_ns == 0 || !self.config.model.has_limits_apart() {
@@ -97,8 +99,8 @@ impl Disk {
         self.flow.buckets.get(at).unwrap_or_else(|| &self.more_buckets[at - self.flow.buckets.len()].0)
     }
 
-    /// Returns whether the buckets of `lane` in disk group `group` hold tokens for requests of `ticks` of device time, and if
-    /// not, when to ask again.
+    /// Returns whether the buckets of `lane` in disk group `group` hold tokens for requests of `ticks` of device time,
+    /// and if not, when to ask again.
     pub(super) fn tokens_available(
         &self,
         now_ns: u64,
@@ -124,9 +126,9 @@ impl Disk {
         group * 2 + lane
     }
 
-    /// Returns the time for which a queue that polls `late_ns` after it asked to be polled is given the tokens that a full
-    /// bucket lost meanwhile: at most a window, and nothing without the closed loop, where the model is a limit. The bucket
-    /// had `ticks` at the time asked for, unless other queues have taken them, and has lost nothing until it overflows.
+    /// Returns the time whose tokens a queue gets back that polls `late_ns` after its wake-up, because a full bucket
+    /// lost them meanwhile: at most a window, and 0 without the closed loop, where the model is a limit. The bucket had
+    /// `ticks` at the wake-up, unless other queues have taken them, and has lost nothing until it overflows.
     fn lost_tokens_ns(&self, lane: usize, late_ns: u64, ticks: u64) -> u64 {
         let had_ns = if self.has_several_queues() { 0 } else { ticks / TICKS_PER_NS };
         let is_in_time = late_ns == 0 || late_ns.saturating_add(had_ns) <= self.bucket_ns();
@@ -160,12 +162,13 @@ impl Disk {
         if scale == 1.0 { ticks } else { (ticks as f64 / scale) as u64 }
     }
 
-    /// Returns how much device time the disk gives in a second now, in seconds: its capacity scale, in the present mix.
+    /// Returns the device time that the disk serves in a second now, in seconds: its capacity scale, in the present
+    /// mix.
     pub(crate) fn present_rate(&self) -> f64 {
         self.capacity_scale() * self.mix_capacity()
     }
 
-    /// Returns `cost` in the present mix: what it takes from the bucket.
+    /// Returns the device time of `cost` in the present mix.
     pub(crate) fn cost_in_mix(&self, cost: Cost) -> Cost {
         if !self.has_mix {
             return cost;

@@ -1,16 +1,16 @@
 //! The queues that sleep until there is room in the device, and which of them is first.
 //!
 //! # Why
-//! A completion polls the queue whose piece came back. Often the room that the piece leaves is another queue's turn,
-//! and that one sleeps. If nobody tells it, the device lacks a piece until that queue looks by itself.
+//! A completion polls the queue whose piece came back. Often the turn is that of another queue, which sleeps. Unless
+//! that queue is woken, the device lacks a piece until it polls by itself.
 //!
 //! # How it works
-//! A queue that finds the device full writes down at which reading of the disk's clock its turn comes, and takes that
-//! back at its next poll. A queue that leaves room takes out the first of the others, and its driver wakes that one.
+//! A queue that finds the device full lists the reading of the disk's clock at which its turn comes, until its next
+//! poll. A queue that leaves room takes the first of the others off the list, and its driver wakes that one.
 //!
 //! # Limits
-//! Queues are named by numbers below [`QUEUES_MAX`]; others are not listed. A queue that writes itself down just after
-//! another has looked is not woken by it: each queue looks by itself now and then, too.
+//! Queues are named by numbers below [`QUEUES_MAX`]; others are not listed. A queue that lists itself just after
+//! another has searched the list is not woken by it; so each queue also polls by itself at intervals.
 //!
 //! # Example
 //! Clock 100. Queue 0 waits for 130, queue 1 for 90. Queue 2 leaves room: queue 1 is woken, and 0 stays in the list.
@@ -48,8 +48,8 @@ impl Waiters {
         place.load(Relaxed) != 0 && place.swap(0, Relaxed) != 0
     }
 
-    /// Takes the queue whose turn comes first out of the list, and returns its number. Leaves out `but`, and those whose
-    /// turn does not come before `before`.
+    /// Takes the queue whose turn comes first out of the list, and returns its number. Leaves out `but`, and those
+    /// whose turn does not come before `before`.
     pub(super) fn take_first(&self, but: Option<u16>, before: Option<u64>) -> Option<u16> {
         let numbers = self.numbers.load(Relaxed) as usize;
         let mut first: Option<(Option<u16>, u64)> = before.map(|turn| (None, turn | 1));

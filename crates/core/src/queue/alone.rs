@@ -1,16 +1,16 @@
-//! The way of a request that finds nothing before it: from the caller to the device in one step.
+//! The short path of a request that finds nothing queued: from the caller to the device in one step.
 //!
 //! # Why
 //! On an idle disk there is nothing to order. Still [`IoQueue::enqueue`] and [`IoQueue::poll_dispatch`] queue the
-//! request, count its class among those with work, pick it, and take all of that back: half of their instructions.
+//! request, count its class among those with work, pick it, and undo all of that: half of their instructions.
 //!
 //! # How it works
 //! The state afterwards is the same as after those two calls: the same counters, clocks, room and tokens. Any other
-//! request takes the usual way.
+//! request takes the usual path.
 //!
 //! # Limits
 //! Not for requests that are split; not while something is queued, nor if other queues share the disk's clocks, any
-//! class has a limit, reservation, longest wait or latency target, or there is no room.
+//! class has a limit, reservation, longest wait or latency target, or there is no room or no tokens.
 //!
 //! # Example
 //! ```
@@ -39,10 +39,10 @@ use crate::tree::ROOT;
 use crate::units::Cost;
 
 impl IoQueue {
-    /// Dispatches a request that would be the only one queued, whole. `None` if that cannot be decided in one step, or
-    /// the request would be refused: then nothing has changed, and [`IoQueue::enqueue`] is the way.
+    /// Dispatches, whole, a request that would be the only one queued. Returns `None` if that cannot be decided in one
+    /// step, or the request would be refused: then nothing has changed; call [`IoQueue::enqueue`].
     ///
-    /// It saves time and nothing else: `enqueue`, followed by `poll_dispatch` until that returns `None`, does the same.
+    /// This only saves time: `enqueue`, followed by `poll_dispatch` until that returns `None`, does the same.
     pub fn dispatch_alone(
         &mut self,
         now_ns: u64,
@@ -100,7 +100,7 @@ impl IoQueue {
         })
     }
 
-    /// Returns whether a request that came now would meet nothing but room and tokens.
+    /// Returns whether a request that comes now needs only room and tokens.
     fn is_plain(&self) -> bool {
         let decides_alone = !self.shares_clocks() || !self.disk.has_several_queues();
         self.queued == 0

@@ -1,27 +1,28 @@
-//! Absences: times in which a queue did not look, and the device did all that was in it.
+//! Absences: times in which a queue was not polled, and the device ran dry.
 //!
 //! # Why
-//! A shard that computes for milliseconds, or has no CPU, sends nothing meanwhile. The device runs dry, and the closed
-//! loop sees little work in flight and a slow disk. It has to know why: a larger window would have kept the disk busy.
+//! A shard that computes for milliseconds, or has no CPU, dispatches nothing meanwhile. The device runs dry, and the
+//! closed loop sees little work in flight and a slow disk. It needs the reason: a larger window would have kept the
+//! disk busy.
 //!
 //! # How it works
-//! A queue knows what it left in the device when the window or tokens stopped it. If it sees the first completion later
-//! than the device needed for all of that, and its driver says that completions may have been back for most of that
-//! time ([`IoQueue::complete_late`]), then the queue was away.
+//! A queue knows how much work was in the device when the window or tokens stopped it. If its next completion comes
+//! later than the device needed for all of that work, and its driver says that completions may have been waiting for
+//! most of that time ([`IoQueue::complete_late`]), then the queue was absent.
 //!
 //! # Limits
-//! A driver that does not know how late it is tells nothing. If other queues keep the device busy, there is no absence.
-//! Completions alone do not tell: a disk whose requests come back in bursts looks like a queue that was away.
+//! A driver that does not know how late it is reports no absence. If other queues keep the device busy, there is none.
+//! The times of completions alone do not suffice: a disk that completes requests in bursts looks like an absent queue.
 //!
 //! # Example
-//! Four reads of 100 us each are in the device, and the thread gets a CPU again after 5 ms: it was away for 5 ms, and the
-//! device ran dry for 4.6. Had it slept all that time because nothing completed, the device would have stalled.
+//! Four reads of 100 us each are in the device, and the thread gets a CPU again after 5 ms: the absence was 5 ms long,
+//! and the device was dry for 4.6 ms. Had the thread slept because nothing completed, the device would have stalled.
 
 use super::IoQueue;
 use crate::bucket::TICKS_PER_NS;
 
-/// What was in the device when a queue was stopped, in ticks, its own part of it, and from when on there are tokens (0:
-/// the window stopped it).
+/// The work in the device when a queue was stopped, in ticks, the queue's own part of it, and the time from which there
+/// are tokens (0: the window stopped it).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     pub(super) ticks: u64,
@@ -30,8 +31,8 @@ pub(super) struct Left {
 }
 
 impl IoQueue {
-    /// Takes a completion that may have been back for `late_ns`, of a piece that takes at least `least_ns`, and notes if
-    /// this queue was away until now.
+    /// Records whether this queue was absent until now, at a completion that may have been waiting for `late_ns`. The
+    /// device needs at least `least_ns` for such a piece.
     pub(super) fn note_away(&mut self, now_ns: u64, late_ns: u64, least_ns: u64) {
         let Some(Left { ticks, own_ticks, tokens_ns }) = self.left.take() else { return };
         let away_ns = now_ns.saturating_sub(self.polled_ns);
@@ -46,11 +47,11 @@ impl IoQueue {
             return;
         }
 
-        // Of queues that were away together, each tells its part.
+        // Of queues that were absent together, each reports its part.
         let part = if ticks == 0 { 1.0 } else { own_ticks as f64 / ticks as f64 };
         self.unreported.dry_ns = self.unreported.dry_ns.saturating_add((dry_ns * part) as u64);
         self.unreported.longest_away_ns = self.unreported.longest_away_ns.max(away_ns);
-        // What completes until the next poll was held back by the window that was full before.
+        // Completions until the next poll count as held back by the window, which was full before.
         self.was_full = tokens_ns == 0;
     }
 }
@@ -88,11 +89,10 @@ mod tests {
         (queue, pieces)
     }
 
-    /// Completes the pieces at `at_ns`, of which the first may have been back for `late_ns`, and returns for how long the
-    /// device ran dry.
+    /// Completes the pieces at `at_ns`, each at most `late_ns` late. Returns how long the device ran dry.
     fn dry_ns(at_ns: u64, late_ns: u64) -> u64 {
         let (mut queue, pieces) = full_device();
-        // Nothing is reported, so that it can be read here.
+        // No report is sent, so that the figure can be read here.
         queue.reported_ns = u64::MAX;
         for piece in pieces {
             let _ = queue.complete_late(at_ns, late_ns, piece, Outcome::Moved(LEN_BYTES));
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn late_for_want_of_a_look_is_an_absence() {
-        // The device needs a millisecond, and up to two for what was in it.
+        // The device needs 1 ms for a piece, and at most 2 ms more for the others.
         let dry_ns = [20, 15].map(|late_ms| self::dry_ns(1020 * MS, late_ms * MS));
         assert!(dry_ns.iter().all(|ns| (17 * MS..19 * MS).contains(ns)), "{dry_ns:?}");
     }

@@ -11,41 +11,42 @@ use crate::slots::{RequestId, Slot};
 use crate::target::Experience;
 use crate::tree::{Charge, Turn};
 
-/// The error number that stands for 0, which is none: Linux's `EIO`.
+/// The error number that replaces 0, which is none: Linux's `EIO`.
 const UNNAMED: NonZeroI32 = NonZeroI32::new(5).expect("it is not 0");
 
-/// Pieces in the device from which on it does not run dry while a program handles what has ended.
+/// Fewest pieces in the device with which it does not run dry while a program handles completed requests.
 const EARLY_MAX: u32 = 8;
 
 impl IoQueue {
-    /// Takes back a piece that the device has done, and returns what that means for its request.
+    /// Takes back a piece that the device has completed. Returns the progress of its request.
     pub fn complete(&mut self, now_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
         self.complete_late(now_ns, 0, piece, outcome)
     }
 
-    /// Completes a piece for a caller that polls only now and then: the piece may have been back for up to `late_ns`.
+    /// Completes a piece for a caller that polls at intervals: the device may have completed it up to `late_ns` ago.
     ///
-    /// Half of `late_ns`, the mean delay, does not count as device time, and the closed loop calls a disk slow only as
-    /// far as that is certain. Otherwise a caller that computes for long between two polls would look like a slow disk.
+    /// Half of `late_ns`, the mean delay, does not count as device time, and the closed loop takes the disk to be slow
+    /// only as far as that is certain. Otherwise a caller that computes for long between polls would seem a slow disk.
     pub fn complete_late(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
         self.complete_within(now_ns, late_ns, false, piece, outcome)
     }
 
-    /// Completes a piece for a caller that knows that for `late_ns` the device was not at it: before it got the piece, or
-    /// after it was done. All of that does not count as device time.
+    /// Completes a piece for a caller that knows that the device did not work on it for `late_ns`: before the device
+    /// got the piece, or after the device completed it. None of that counts as device time.
     pub fn complete_after(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
         self.complete_within(now_ns, late_ns, true, piece, outcome)
     }
 
-    /// Returns whether to poll before the program handles what has ended, so that the device does not run dry meanwhile:
-    /// a piece has left it since the last poll, it holds few of this queue's, and more is queued. Not if a class has
-    /// ended its only request: its next one, which may come at once, would find that room taken.
+    /// Returns whether to poll before the program handles completed requests, so that the device does not run dry
+    /// meanwhile: a piece has left it since the last poll, it holds few of this queue's pieces, and more are queued.
+    /// Not if a class's only request has ended: its next one, which may come at once, would find that room taken.
     #[must_use]
     pub fn may_go_early(&self) -> bool {
         self.has_left && self.queued > 0 && !self.has_emptied && self.in_flight < EARLY_MAX
     }
 
-    /// Completes a piece that was away from the device for `late_ns`, if that is certain, otherwise for up to as long.
+    /// Completes a piece that the device did not work on for `late_ns` if that is certain, otherwise for at most as
+    /// long.
     fn complete_within(
         &mut self,
         now_ns: u64,
@@ -64,7 +65,7 @@ impl IoQueue {
             self.usual_device_ns = self.usual_device_ns - self.usual_device_ns / 16 + device_ns / 16;
             self.tell_controller(now_ns, &piece, seen_ns, late_ns);
             let lane = &mut self.lanes[usize::from(piece.lane)];
-            // Pieces that were in the device at one stall all saw the same.
+            // A stall counts once, not for each piece that it delayed.
             if piece.dispatched_ns >= lane.stalled_until_ns
                 && self.disk.discard_tokens(now_ns, usize::from(piece.buckets), seen_ns - late_ns)
             {
@@ -125,7 +126,7 @@ impl IoQueue {
         }
     }
 
-    /// Records the outcome of a piece in its request, and returns what it means for the request.
+    /// Records the outcome of a piece in its request. Returns the request's progress.
     pub(super) fn settle(&mut self, now_ns: u64, device_ns: u64, piece: &Dispatch, outcome: Outcome) -> Progress {
         self.in_flight -= 1;
         let member = &mut self.members[piece.class as usize];
@@ -159,7 +160,7 @@ impl IoQueue {
         }
         self.has_emptied |= self.members[piece.class as usize].stats.queued == 0;
         let finished = self.finish(now_ns, piece.slot);
-        // Lateness of the caller is in neither: no scheduling mends it.
+        // Neither time contains the caller's lateness, which no scheduling mends.
         let queue_ns = finished.total_ns.saturating_sub(now_ns.saturating_sub(piece.dispatched_ns));
         self.note_target(now_ns, piece, Experience { total_ns: finished.total_ns, queue_ns, device_ns });
         Progress::Finished(finished)
@@ -220,7 +221,7 @@ impl IoQueue {
     /// returns the new length. If no part of the request is in the device, or none is queued, changes nothing and
     /// returns `None`.
     ///
-    /// A caller that executes a request in one go does the part that may go now, and requests the rest anew.
+    /// For a caller that executes a request in one call: it executes the dispatched part, and enqueues the rest again.
     pub fn cut(&mut self, id: RequestId) -> Option<u32> {
         let at = self.slots.find(id)?;
         let Slot { queued, outstanding, dispatched_bytes, .. } = *self.slots.get(at);

@@ -1,7 +1,8 @@
 //! The gates of a dispatch after the order of classes: the turns of the whole disk, room in the device, tokens.
 //!
 //! At these the head of the line waits, and no other piece overtakes it. A queue may dispatch before its turn if there
-//! is room for all queues ahead as well, or if the queues ahead stay absent (overtime).
+//! is room for all queues ahead as well, or in *overtime*: if the device has room, but no queue of the disk dispatches
+//! for [`PATIENCE_NS`] (a *standstill*), the queues ahead count as absent.
 
 use super::{Dispatch, IoQueue, Mode, Passed, Stop};
 use crate::bucket::{Tokens, ticks_with_carry, whole_ticks};
@@ -15,13 +16,13 @@ use crate::units::Cost;
 const FULL_DEVICE_RETRY_NS: u64 = 50_000;
 /// Longest such wait on a slow device.
 const SLOW_DEVICE_RETRY_NS: u64 = 2_000_000;
-/// Looks at a full device, in the time that a piece stays there, of a queue that no other wakes, if its turn has not
-/// come or it has one piece there. With more, each finds room for one piece and wakes a thread for it; with four, a disk
-/// of eight channels lost 0.5 % of its rate. Claims of room are as short for all queues.
+/// Retries of a full device in the usual device time of a piece, by a queue that no other wakes, if its turn has not
+/// come or it has one piece there. With more, each retry finds room for one piece and wakes a thread for it; with four,
+/// a disk of eight channels lost 0.5 % of its rate. A claim of room lasts at most one such interval, for all queues.
 const LOOKS: u64 = 6;
-/// Longest such wait of a queue far from its turn, unless a slow device makes the wait longer.
+/// Longest wait of a queue far from its turn before it retries, unless a slow device makes the wait longer.
 const FULL_DEVICE_RETRY_MAX_NS: u64 = 500_000;
-/// Such a wait of a queue at its turn without a piece in the device: no completion of its own will poll it.
+/// Wait before a retry of a queue at its turn without a piece in the device: no completion of its own will poll it.
 const FULL_DEVICE_TURN_NS: u64 = 20_000;
 /// Time after which the queues ahead count as absent, if the device has room and no clock of the disk moves although
 /// all queues could have polled.
@@ -88,7 +89,7 @@ impl IoQueue {
         Ok(None)
     }
 
-    /// Takes the next piece of the picked class through the last gates, or returns what stopped it.
+    /// Takes the next piece of the picked class through the last gates, or returns the stop.
     pub(super) fn admit(&mut self, now_ns: u64, lane: usize, pick: Pick) -> Result<Dispatch, Stop> {
         let at = self.lanes[lane].tree.fifo(pick.class).head;
         let slot = self.slots.get(at);
@@ -167,7 +168,8 @@ impl IoQueue {
             return Err((WaitReason::Depth, retry_ns));
         }
 
-        // If this queue is alone, its order decides who gets the next token. Among several, only a deeper bucket does.
+        // If this queue is alone, its order decides which class gets the next token. Among several queues, only a
+        // deeper bucket does.
         let is_deeper = !alone || pick.turn != Turn::Picked;
         let deeper_ticks = || if is_deeper { self.overdraft_ticks(lane, pick, ticks) } else { 0 };
         let tokens = self.disk.tokens_of(lane, op, len_bytes, ticks);
@@ -184,7 +186,7 @@ impl IoQueue {
         }
     }
 
-    /// Notes that a piece of `ticks` has room in the device and tokens, from these buckets.
+    /// Counts a piece of `ticks` as in the device, with tokens from these buckets.
     pub(super) fn has_entered(&mut self, lane: usize, ticks: u64, carry_fs: u64, from: (usize, Tokens)) -> Passed {
         self.found_full = false;
         self.lanes[lane].carry_fs = carry_fs;
@@ -210,7 +212,7 @@ impl IoQueue {
         self.disk.overdraft_ticks(ticks, lag_ticks, whole_ticks(lag.in_class))
     }
 
-    /// Notes that the window is full for work of `lane`. On a duplex disk that counts against a direction only if
+    /// Reports that the window is full for work of `lane`. On a duplex disk that counts against a direction only if
     /// enough of the work in the device is of that direction.
     pub(super) fn note_full_window(&mut self, lane: usize) {
         self.unreported.window_blocks += 1;
@@ -234,16 +236,16 @@ impl IoQueue {
         }
     }
 
-    /// Hands the room that pieces have left in the device, and this queue cannot use, over to the first that waits. A queue
-    /// that waits itself hands it only to one whose turn comes before its own, so that hand-overs end.
+    /// Hands room in the device that pieces have left, and that this queue cannot use, over to the first queue that
+    /// waits. A queue that waits itself hands it only to one whose turn comes before its own, so that hand-overs end.
     pub(super) fn leave_room_to_others(&mut self) {
         if std::mem::take(&mut self.has_left) && self.disk.has_several_queues() {
             self.hand_over = self.disk.first_waiter(self.config.number, self.waits_until);
         }
     }
 
-    /// Returns the wait before this queue, at its turn in `lane`, retries a full device; `None` if a completion of its own
-    /// will poll it. Completions of other queues do not, and pieces of the other direction may stand still.
+    /// Returns the wait before this queue, at its turn in `lane`, retries a full device; `None` if a completion of its
+    /// own will poll it. Completions of other queues do not, and pieces of the other direction may be stalled.
     pub(super) fn retry_full_ns(&self, lane: usize) -> Option<u64> {
         if self.lanes[lane].in_flight_ticks == 0 {
             return Some(FULL_DEVICE_TURN_NS);
@@ -252,28 +254,28 @@ impl IoQueue {
         match (self.in_flight, others_ticks) {
             (_, 0) => None,
             (1, _) => Some(self.look_again_ns(self.looks())),
-            // By then a piece of its own is back, which polls the queue and brings room with it.
+            // By then a piece of its own is back; the completion polls the queue and leaves room.
             _ => Some(self.look_again_ns(1)),
         }
     }
 
-    /// Returns the looks at a full device in the time that a piece stays there: one if others wake this queue for room,
-    /// in case that a wake-up was missed.
+    /// Returns the retries of a full device in the usual device time of a piece: one if others wake this queue for
+    /// room, in case that a wake-up was missed.
     fn looks(&self) -> u64 {
         if self.config.number.is_some() { 1 } else { LOOKS }
     }
 
-    /// Returns the wait of a queue half way to its turn after `half_way_ns`, which looks at most `looks` times in the time
-    /// that a piece stays in the device.
+    /// Returns the wait before a queue retries that is half way to its turn after `half_way_ns`: until then, but at
+    /// most `looks` times in the usual device time of a piece.
     fn turn_look_ns(&self, looks: u64, half_way_ns: u64) -> u64 {
         let least_ns = self.look_again_ns(looks);
         half_way_ns.clamp(least_ns, least_ns.max(FULL_DEVICE_RETRY_MAX_NS))
     }
 
-    /// Returns the wait before the next of `looks` looks at a full device in the time that a piece stays there.
+    /// Returns the wait before a retry, with `looks` retries of a full device in the usual device time of a piece.
     ///
-    /// If any node has limits, the wait is the shortest, because limits over several queues are only as exact as the
-    /// queues look often.
+    /// If any node has limits, the wait is the shortest: the more often queues poll, the more exact are limits over
+    /// several of them.
     fn look_again_ns(&self, looks: u64) -> u64 {
         if self.any_limits {
             return FULL_DEVICE_RETRY_NS;

@@ -6,7 +6,7 @@ use crate::clock::Clocks;
 use crate::qos::{Credit, Qos, Tags, Waiting};
 use crate::stats::{ClassStats, Latencies, WaitMark};
 
-/// The time since which a node waits for a limit, if it does not: no time is later.
+/// `parked_since_ns` of a node that no limit holds back. No time is later, so its wait until now is 0.
 pub(super) const NOT_PARKED: u64 = u64::MAX;
 
 /// A class or group as the queue knows it, apart from its place in the tree. In this order of fields a request touches
@@ -21,7 +21,7 @@ pub(super) struct Member {
     pub(super) level: Option<u8>,
     /// Shared with the disk's table of classes.
     pub(super) qos: Arc<Qos>,
-    /// By direction, from its first request on.
+    /// By direction; made at the first request.
     pub(super) latencies: [Option<Box<Latencies>>; 2],
     /// Since when no piece of the class is in the device; meaningful only while work is queued.
     pub(super) starved_since_ns: u64,
@@ -35,9 +35,9 @@ pub(super) struct Member {
     pub(super) parked_since_ns: u64,
     pub(super) limited_ns: u64,
     pub(super) stats: ClassStats,
-    /// Booked at the limits and not used yet, by direction.
+    /// Amounts booked at the limits and not used yet, by direction.
     pub(super) credit: [Credit; 2],
-    /// When it last came back from a limit, and when it could have.
+    /// End of its last wait for a limit.
     pub(super) came_back: CameBack,
     pub(super) backlog: Backlog,
 }
@@ -66,11 +66,11 @@ impl Member {
     }
 }
 
-/// A class at the last look at what the classes have outstanding.
+/// A class at the last check of the backlogs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backlog {
     pub(super) consumed_fs: f64,
-    /// Device time in femtoseconds; 0 if the class did not ask for its share.
+    /// Device time queued and in flight, in femtoseconds; 0 if the class did not ask for its share.
     pub(super) outstanding_fs: f32,
     /// The low bits of its activations. If unchanged, the class has had work all the time since.
     pub(super) activations: u16,

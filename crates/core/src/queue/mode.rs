@@ -6,8 +6,8 @@
 //! # How it works
 //! A mode determines three things: the last gates, which check it for each piece; the longest piece; and the clocks of
 //! the classes, which are the disk's, the queue's own, or decaying totals. If the clocks change, the trees are rebuilt:
-//! each class keeps its queued requests, and begins as one that has just woken up. A piece in the device carries what
-//! it took, and gives that back whatever the mode is then. The cost does not depend on the number of requests.
+//! each class keeps its queued requests, and begins as one that has just woken up. A piece in the device carries the
+//! ticks and tokens that it took, and returns them in any mode. The cost does not depend on the number of requests.
 //!
 //! # Limits
 //! Pieces dispatched in another mode do not count in the window of device time: after a change to [`Mode::Scheduled`]
@@ -41,8 +41,8 @@ use crate::tree::{ROOT, Tree};
 use crate::units::Cost;
 
 impl IoQueue {
-    /// Switches to `mode`. Queued requests stay, and those of a class keep their order. Poll afterwards: more of them
-    /// may go now.
+    /// Switches to `mode`. Queued requests stay, and those of a class keep their order. Poll afterwards: the new mode
+    /// may admit more of them.
     pub fn set_mode(&mut self, now_ns: u64, mode: Mode) {
         if mode == self.config.mode {
             return;
@@ -141,7 +141,7 @@ mod tests {
         Arc::new(Disk::new(DiskConfig { model, duplex, ..DiskConfig::default() }))
     }
 
-    /// Two classes in a group, one of them limited, and one beside it.
+    /// Adds two classes in a group, one of them limited, and one class beside the group.
     fn classes(disk: &Disk) -> [ClassId; 3] {
         let group = disk.add_group(GroupId::ROOT, 50).unwrap();
         let classes = [(group, 10), (group, 90), (GroupId::ROOT, 100)];

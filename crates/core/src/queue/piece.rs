@@ -109,7 +109,7 @@ pub struct Finished {
 pub enum Progress {
     /// The request has ended.
     Finished(Finished),
-    /// Other pieces are still to come back.
+    /// Other pieces are still queued or in flight.
     Pending,
     /// The piece was short: submit this rest now.
     Continue(Dispatch),

@@ -15,13 +15,13 @@ use crate::tree::ROOT;
 const REPORT_NS: u64 = 1_000_000;
 /// Time between two checks of the backlogs.
 const BACKLOG_PERIOD_NS: u64 = 10_000_000;
-/// Part of its part of the disk from which on a class asks for its share, though nothing of it waits.
+/// Least fraction of its part of the disk that a class without waiting requests takes if it asks for its share.
 const ASKING_PART: f64 = 0.5;
-/// Part of its part of the bound below which what a class has outstanding is little.
+/// Fraction of its part of the bound below which a class's outstanding work is little.
 const SMALL_PART: f64 = 0.5;
-/// Part of what a class had outstanding at the last look below which it ends its work.
+/// Fraction of its outstanding work at the last check below which a class is ending its work.
 const STEADY_PART: f64 = 0.5;
-/// Part of the disk above which a class has it for itself, so that no other class takes its place in the device.
+/// Part of the disk above which a class is alone on it, so that no other class takes its place in the device.
 const PART_ALONE: f64 = 0.999;
 
 impl IoQueue {
@@ -79,17 +79,18 @@ impl IoQueue {
         self.unreported = Report { outstanding_cap_ns: self.unreported.outstanding_cap_ns, ..Report::default() };
     }
 
-    /// Returns how much device time may be in the device such that a class that sends a new request for each that ends
-    /// still holds its share: [`DEMAND_PART`] of the least (outstanding / part of the disk) of the classes that ask for
-    /// their share. These have had work all the time since the last look, or took at least half of their part meanwhile:
-    /// if all that a class has outstanding is in the device, nothing of it waits. A class that ends its work does not
-    /// count. Notes of each class what it has outstanding, and whether that is little.
+    /// Returns the most device time that may be in the device for a class with a fixed number of requests outstanding
+    /// to hold its share: [`DEMAND_PART`] of the least (outstanding / part of the disk) of the classes that ask for
+    /// their share. These have had requests waiting since the last check, or have taken at least half of their part
+    /// meanwhile: if all requests of a class are in the device, none waits. A class that is ending its work does not
+    /// count. Records the outstanding work of each class, and whether that is little.
     fn outstanding_cap_ns(&mut self, elapsed_ns: u64) -> Option<u64> {
         let lane = &self.lanes[0].tree;
         let disk_fs = elapsed_ns as f64 * crate::units::FS_PER_NS as f64 * self.disk.present_rate();
         let queues = f64::from(self.queues_at_dispatch.max(1));
         let bound_fs = self.disk.bound_ns() as f64 * crate::units::FS_PER_NS as f64;
         let mut least: Option<f64> = None;
+
         for (at, member) in self.members.iter_mut().enumerate() {
             let stats = &member.stats;
             let now = Backlog {
@@ -103,12 +104,13 @@ impl IoQueue {
             if stats.dispatched == 0 || (!is_backlogged && stats.in_flight == 0) {
                 continue;
             }
+
             let part = lane.part_of(at as u32, ROOT);
             let taken_fs = now.consumed_fs - before.consumed_fs;
             let mean_fs = now.consumed_fs / stats.dispatched as f64;
             let outstanding_fs = stats.queued_fs as f64 + f64::from(stats.in_flight) * mean_fs;
             if !is_backlogged && taken_fs < ASKING_PART * part * disk_fs {
-                // Its part counts the queues in which something of it waits; others may hold as much in the device.
+                // Its part counts the queues in which it has requests waiting; others may hold as many in the device.
                 let takes_little = queues * taken_fs < ASKING_PART * part * disk_fs;
                 member.backlog.is_small = takes_little && queues * outstanding_fs < SMALL_PART * part * bound_fs;
                 continue;

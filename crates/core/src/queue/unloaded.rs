@@ -1,20 +1,20 @@
 //! The unloaded latencies of a disk: how long a piece takes if it waits for no other.
 //!
 //! # Why
-//! By Little's law a disk works at its full rate only with rate x unloaded latency in it. A bound below that throttles
-//! the disk, whatever the latency goal; so the disk's bound follows this table.
+//! By Little's law a disk works at its full rate only with rate x unloaded latency in flight. A bound below that
+//! throttles the disk, whatever the latency goal; so the disk's bound follows this table.
 //!
 //! # How it works
-//! For each direction and each power of two of lengths, the table keeps the shortest latency ever seen. It is never
-//! forgotten: on a disk that always has work, the shortest latency of a later period contains a queue, and a bound that
-//! follows a queue makes it longer.
+//! For each direction and each power of two of lengths, the table keeps the shortest latency ever seen. It never
+//! expires: on a disk that always has work, the shortest latency of a later period contains queueing, and a bound that
+//! follows it makes the queue longer.
 //!
 //! # Limits
 //! Each queue has its own table. If a disk's latency rises for good, its bound does not.
 //!
 //! # Example
-//! Reads of 128 KiB on a network volume take at least 2.1 ms, of which the model accounts for 0.5. At the full rate
-//! four are under way, so a bound of 0.75 ms, which holds one, would leave three quarters of the volume unused.
+//! Reads of 128 KiB on a network volume take at least 2.1 ms; the model accounts for 0.5 ms. At the full rate four are
+//! in flight, so a bound of 0.75 ms, which holds one, would leave three quarters of the volume unused.
 
 use crate::request::Direction;
 

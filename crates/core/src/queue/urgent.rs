@@ -11,11 +11,11 @@ use crate::qos::Amount;
 use crate::slots::NONE;
 use crate::tree::{Pick, ROOT, Turn};
 
-/// Longest delay of a poll that loses nothing of a limit: what the limit allows in that time may be dispatched at once.
+/// Longest lateness of a poll that loses nothing of a limit: the amount allowed meanwhile may be dispatched at once.
 const CATCH_UP_NS: u64 = 1_000_000;
 
 impl IoQueue {
-    /// Returns the class that is due the longest, by its reservation or by the age of its oldest request.
+    /// Returns the class that has been due longest, by its reservation or by the age of its oldest request.
     #[inline(never)]
     pub(super) fn urgent_pick(&mut self, now_ns: u64, lane: usize) -> Option<Pick> {
         if self.config.mode == Mode::Drain {
@@ -32,7 +32,7 @@ impl IoQueue {
         Some(Pick { class, turn, is_early: false })
     }
 
-    /// Returns since when `class` is due before its turn, and whether because of its age.
+    /// Returns the tick since which `class` is due before its turn, and whether its age is the reason.
     pub(super) fn due_since_ticks(&self, class: u32, lane: usize, now_ns: u64) -> Option<(u64, bool)> {
         let member = &self.members[class as usize];
         let reserved = member
@@ -56,7 +56,7 @@ impl IoQueue {
         Some(self.slots.get(head).enqueued_ns.saturating_add(most_ns))
     }
 
-    /// Returns when `class` is due before its turn, if that is after `now_ns`.
+    /// Returns when `class` will be due before its turn, if that is after `now_ns`.
     pub(super) fn urgent_at_ns(&self, class: u32, now_ns: u64) -> Option<u64> {
         let member = &self.members[class as usize];
         if member.stats.queued == 0 {
@@ -187,8 +187,8 @@ impl IoQueue {
         false
     }
 
-    /// Returns since when limits have allowed `piece`. That is before now if its class or a group above has come back
-    /// from a limit late, in this very poll: then limits count from when it was due, or from when the request came.
+    /// Returns the time from which limits count `piece`: now, or, if this poll has ended a wait of its class or of a
+    /// group above late, the due end of that wait; not before the request came, and at most `CATCH_UP_NS` ago.
     fn could_have_gone_ns(&self, now_ns: u64, class: u32, piece: &Dispatch) -> u64 {
         let mut due_ns = now_ns;
         let mut at = class;
