@@ -2,7 +2,7 @@
 //!
 //! # Why
 //! Service times of disks are close to lognormal, and their rare stalls have a heavy tail. A draw must cost nanoseconds
-//! and give the same bits on every machine, so the platform's logarithm and exponential are out.
+//! and give the same bits on every machine, so the platform's logarithm and exponential cannot be used.
 //!
 //! # How it works
 //! One table of 4096 normal quantiles is made once per process: the distribution function is a power series

@@ -5,8 +5,8 @@
 //! disk made from it lets anyone try a scheduler on that disk without having it.
 //!
 //! # How it works
-//! 1. **Frontier** ([`Frontier`]): the outermost cells of the grid are the most that the disk carried. (r/R)^p +
-//!    (w/W)^p = 1 is fitted through them.
+//! 1. **Frontier** ([`Frontier`]): the outermost cells of the grid are the highest loads that the disk sustained.
+//!    (r/R)^p + (w/W)^p = 1 is fitted through them.
 //! 2. **Table** ([`LatencySurface`]): the rates are gathered into levels. One rising curve for all cells explains
 //!    latency by the distance to the frontier; the residuals are spread evenly over the places without a measurement,
 //!    so that holes are filled from all sides. Beyond the outermost cells latency stays constant: the device's queue,
@@ -63,7 +63,7 @@ pub const CELLS_MIN: usize = 6;
 pub struct Cell {
     /// Bytes written per second, 0 or more.
     pub write_bytes_per_s: f64,
-    /// Reads per second, 0 or more; 0 for a few probes now and then.
+    /// Reads per second, 0 or more; 0 for occasional probes.
     pub read_iops: f64,
     /// Median latency of the reads in nanoseconds, positive.
     pub p50_ns: f64,
@@ -71,7 +71,7 @@ pub struct Cell {
     pub p95_ns: f64,
 }
 
-/// Why there is no fit.
+/// The reason why there is no fit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FitError {
     /// A cell holds an impossible number.
@@ -184,7 +184,7 @@ impl fmt::Display for Note {
 pub struct Fit {
     /// The model: capacity, mix exponent, unloaded latency and table.
     pub spec: DeviceSpec,
-    /// The most that the disk carries.
+    /// The highest loads that the disk sustains.
     pub frontier: Frontier,
     /// The table, also part of `spec`.
     pub surface: LatencySurface,
@@ -301,7 +301,7 @@ fn notes(cells: &[Cell], grid: &table::Grid, frontier: &Frontier, clip_ns: Optio
 }
 
 /// Returns whether a cell is faster than one with less load. Cells without reads do not count as less load, because
-/// they measure something else.
+/// they are a different experiment.
 fn is_faster_than_a_lesser_load(cell: &Cell, cells: &[Cell]) -> bool {
     cells.iter().any(|lesser| {
         lesser.read_iops > 0.0

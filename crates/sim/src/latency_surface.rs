@@ -53,7 +53,7 @@ const BUCKETS: usize = 256;
 /// Most levels of an axis.
 const LEVELS_MAX: usize = 1024;
 
-/// Why a table is refused.
+/// The reason why a table is refused.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SurfaceError {
     /// An axis has no levels, more than 1024, or levels that do not rise strictly from 0 or more.

@@ -63,7 +63,7 @@ impl LatencySummary {
 pub struct Sample {
     /// End of the interval, in nanoseconds from the beginning of the world, warm-up included.
     pub at_ns: u64,
-    /// Its length in nanoseconds.
+    /// Length of the interval, in nanoseconds.
     pub interval_ns: u64,
     /// Whether it lies in the warm-up.
     pub is_warmup: bool,

@@ -1,7 +1,7 @@
 //! Random numbers for workloads: fast, seeded, the same everywhere.
 //!
-//! xoshiro256++ (Blackman, Vigna 2019), seeded by splitmix64. A workload with the same seed asks for the same blocks in
-//! the same order, whatever version of whatever library is linked. Not for secrets.
+//! xoshiro256++ (Blackman, Vigna 2019), seeded by splitmix64. A workload with the same seed requests the same blocks in
+//! the same order, with any version of any library. Not for secrets.
 //!
 //! ```
 //! use plimsoll_sim::rng::Rng;

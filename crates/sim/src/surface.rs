@@ -5,7 +5,7 @@
 //!
 //! # How it works
 //! [`simulate`] drives a [`Device`] without a scheduler, in virtual time: 4 KiB reads at random places and at random
-//! times (Poisson) at the cell's rate, whatever the device does; sequential 128 KiB writes at even intervals, at most
+//! times (Poisson) at the cell's rate, independent of completions; sequential 128 KiB writes at even intervals, at most
 //! 64 in flight. Delayed writes are made up for later. Arrivals during the warm-up do not count. [`compare()`] compares
 //! the medians with measured ones.
 //!
@@ -155,7 +155,7 @@ impl<'a> Run<'a> {
 
     fn finish(mut self) -> CellResult {
         let mut now_ns = 0;
-        // In a tie the device acts first, so that a write finds the place that a completed one leaves.
+        // In a tie the device acts first, so that a completed write makes room for the next one.
         loop {
             let device_ns = self.device.next_event_ns().unwrap_or(u64::MAX);
             // A write that waited for its place is sent late; time never goes back.

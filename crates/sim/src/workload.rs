@@ -2,7 +2,7 @@
 //!
 //! # Why
 //! A scheduler is judged under load, and loads differ in when they send: a *closed* loop sends the next request when
-//! the last one is back, and so slows down with the disk; an *open* loop sends by the clock, and shows what happens
+//! the last one completes, and so slows down with the disk; an *open* loop sends by the clock, and shows the effects
 //! when the disk cannot follow; a *replay* sends recorded requests at their recorded times.
 //!
 //! # How it works
@@ -45,7 +45,7 @@ impl ShardSet {
     }
 }
 
-/// How a request's place follows from that of the last.
+/// The rule by which a request's place follows from that of the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// Uniformly distributed over the region, at multiples of the request's length.
@@ -141,7 +141,7 @@ pub enum Load {
         /// of `think_ns`: a fiber whose request ends in a pause waits for the pause's end.
         think_after_ns: u64,
     },
-    /// Requests by the clock, whether the last are back or not.
+    /// Requests by the clock, whether or not the last ones have completed.
     Open {
         /// Requests a second on each shard, counting each request of a batch: above 0, at most 10^9.
         requests_per_s: f64,
@@ -149,7 +149,7 @@ pub enum Load {
         spacing: Spacing,
         /// Requests sent together at each moment, at least 1.
         batch: u32,
-        /// Most requests outstanding on a shard. At the bound the next ones wait until one is back; their latency
+        /// Most requests outstanding on a shard. At the bound the next ones wait until one completes; their latency
         /// counts from the time they were due.
         max_outstanding: Option<u32>,
     },
@@ -189,7 +189,7 @@ impl Load {
 /// One job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobSpec {
-    /// Its name, different from that of any other job.
+    /// Name of the job, different from that of any other.
     pub name: String,
     /// The class whose share it uses; ignored with [`Load::Cpu`].
     pub class: String,

@@ -1,7 +1,7 @@
 //! The arm of a hard disk: seek and rotation.
 //!
 //! # Why
-//! On a mechanical disk most of a request's cost is the way to its data.
+//! On a mechanical disk most of a request's time is the arm's movement.
 //!
 //! # How it works
 //! A seek over a distance d of the capacity takes min + (max - min) sqrt(d): the arm accelerates half of the way. The

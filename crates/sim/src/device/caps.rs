@@ -2,7 +2,7 @@
 //!
 //! # Why
 //! A network volume is fast until its credits are spent, and then ten times slower; an instance has a cap of its own,
-//! whatever its volumes could carry.
+//! whatever its volumes could deliver.
 //!
 //! # How it works
 //! A cap is a server that takes 1/burst of a second for each unit. Credits grow by `base` a second up to their maximum

@@ -29,7 +29,7 @@ use crate::rng::Rng;
 
 const EXTENTS: u64 = 4096;
 const AMPLIFICATION_STEPS: usize = 1024;
-/// Ends of recent writes and discards that are remembered to tell sequential streams from random requests.
+/// Number of recent writes and discards whose ends are kept, to distinguish sequential streams from random requests.
 const STREAMS: usize = 16;
 
 /// The state of the flash behind a device.
@@ -135,8 +135,8 @@ impl Flash {
         factor
     }
 
-    /// Takes the live bytes of a discarded range away. A sequential discard finds all live bytes of an extent in its
-    /// rest.
+    /// Subtracts the live bytes of a discarded range. For a sequential discard, all live bytes of an extent count as
+    /// those of its rest.
     fn discard(&mut self, request: &DeviceRequest) {
         if self.live_bytes.is_empty() {
             return;

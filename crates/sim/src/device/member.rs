@@ -35,14 +35,14 @@ use crate::rng::Rng;
 /// saturation.
 const MEASURED_BACKLOG_NS: f64 = 10e6;
 
-/// Part of a host's read that the disk's own reading of a block costs. No command and no transfer belong to it, and the
+/// Cost of the disk's own reading of a block, over that of a host's read. It has no command and no transfer, and the
 /// reads of an instance with several disks are bound by more than its disks. Published for i7i.12xlarge: 650,000 writes
 /// of 512 bytes a second, 992,000 of 4 KiB, 1,446,000 reads. The i7i.4xlarge (0.75 of its writes) shows 0.59.
 const BLOCK_READ: f64 = 0.77;
 
 const NS_PER_S: f64 = 1e9;
 const CHANNELS_MAX: f64 = 256.0;
-/// Multiplier 2^64 / golden ratio: neighbouring stripes go to distant channels (Knuth, The Art of Computer Programming
+/// Multiplier 2^64 / golden ratio: neighbouring stripes are on distant channels (Knuth, The Art of Computer Programming
 /// 3, 6.4).
 const HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 

@@ -4,9 +4,9 @@
 //! The effect of writes on reads depends on the present rate of writes.
 //!
 //! # How it works
-//! [`Meter`]: two windows of fixed length; the older counts by the part of it that is still within reach. It needs no
-//! exponential, and no work while nothing arrives. [`Measured`] looks a table of latencies up by two meters, and reuses
-//! the distribution for an eighth of a window.
+//! [`Meter`]: two windows of fixed length; the older counts by the part of it that is less than a window ago. It needs
+//! no exponential, and no work while nothing arrives. [`Measured`] reads a table of latencies at the rates of two
+//! meters, and reuses the distribution for an eighth of a window.
 //!
 //! # Limits
 //! In the first window the rate rises from 0.
@@ -19,7 +19,7 @@ use crate::rng::Rng;
 
 const NS_PER_S: f64 = 1e9;
 
-/// A recent rate: two windows, the older counted by the part of it that is still within reach.
+/// A recent rate: two windows, the older counted by the part of it that is less than a window ago.
 #[derive(Debug)]
 pub(super) struct Meter {
     window_ns: u64,

@@ -107,7 +107,7 @@ pub struct RateSpec {
     pub read_table: Vec<(u32, f64)>,
     /// The same for writes.
     pub write_table: Vec<(u32, f64)>,
-    /// Writes that are not multiples of this, or not aligned to it, read a block first, for 0.77 of what a read costs.
+    /// Writes that are not multiples of this, or not aligned to it, read a block first, for 0.77 of a read's cost.
     /// 0: no write does.
     pub rewrite_block_bytes: u32,
     /// Device time of a flush, in ns. Draining the buffer adds to it, see [`BufferSpec::flush_drains`].
@@ -142,8 +142,8 @@ pub struct LatencySpec {
     pub write_ns: f64,
     /// Added for each KiB, in ns; a long request takes at least its device time anyway.
     pub per_kib_ns: f64,
-    /// Longest command that the disk takes, in bytes, at least 512. The kernel cuts a longer request into several, which
-    /// overlap: `per_kib_ns` counts for one of them. `None`: every request is one command.
+    /// Longest command that the disk takes, in bytes, at least 512. The kernel cuts a longer request into several,
+    /// which overlap: `per_kib_ns` counts for one of them. `None`: every request is one command.
     pub command_max_bytes: Option<u32>,
     /// Sigma of the lognormal, 0 to 8; 0.15 to 0.3 on SSDs.
     pub sigma: f64,
@@ -156,7 +156,7 @@ impl Default for LatencySpec {
 }
 
 impl LatencySpec {
-    /// Returns what the length of a request adds to its latency, in ns.
+    /// Returns the latency that the length of a request adds, in ns.
     #[must_use]
     pub fn transfer_ns(&self, len_bytes: f64) -> f64 {
         let command_bytes = self.command_max_bytes.map_or(len_bytes, |most| len_bytes.min(f64::from(most)));
@@ -167,8 +167,8 @@ impl LatencySpec {
 /// The servers inside one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelSpec {
-    /// Whether each channel has its own queue: a read goes to the channel of its offset, and may wait while other
-    /// channels idle (a soft knee). Otherwise one queue feeds all channels and a request waits only at saturation (a
+    /// Whether each channel has its own queue: a read is served by the channel of its offset, and may wait while others
+    /// idle (a soft knee). Otherwise one queue feeds all channels and a request waits only at saturation (a
     /// sharp knee).
     pub independent: bool,
     /// Number of channels, 1 to 1024; `None`: read operations a second times the latency of a read, at most 256. Used
@@ -383,7 +383,7 @@ impl Default for RaidSpec {
 pub struct MemberFault {
     /// Index of the member, from 0.
     pub member: u32,
-    /// Its speed as a part of the others', above 0; 1: as fast.
+    /// Speed of the member as a part of the others', above 0; 1: as fast.
     pub speed_factor: f64,
     /// Probability that a request to it fails with EIO, 0 to 1; 1: it has died.
     pub error_rate: f64,
@@ -429,7 +429,7 @@ pub enum FaultKind {
     },
 }
 
-/// Why a [`DeviceSpec`] makes no device.
+/// The reason why a [`DeviceSpec`] makes no device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
     /// The parameter, as written in Rust.

@@ -1,4 +1,4 @@
-//! The most that a disk carries: a curve through the outermost cells of a measured grid.
+//! The highest loads that a disk sustains: a curve through the outermost cells of a measured grid.
 //!
 //! # Why
 //! Reads and writes together saturate a disk earlier or later than each alone would suggest; one exponent p describes
@@ -10,7 +10,7 @@
 //! section over ln p. Cells far from the curve are left out, and it is fitted again.
 //!
 //! # Limits
-//! The grid holds only cells that the disk carried: the true frontier may lie up to one step farther out.
+//! The grid holds only cells that the disk sustained: the true frontier may lie up to one step farther out.
 //!
 //! # Example
 //! Cells up to (r, w) = (4, 0), (3, 1), (2, 2), (1, 3), (0, 4) give R = W = 4 and p = 1.
@@ -32,7 +32,7 @@ const MARGIN: f64 = 0.005;
 /// Distance from the curve, in root mean squares, beyond which a cell of the frontier is left out.
 const OUTLIER: f64 = 2.5;
 
-/// The curve (r/R)^p + (w/W)^p = 1, for 4 KiB reads and 128 KiB sequential writes or whatever was measured.
+/// The curve (r/R)^p + (w/W)^p = 1, for 4 KiB reads and 128 KiB sequential writes, or other measured kinds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frontier {
     /// R: reads per second without writes.
@@ -56,7 +56,7 @@ impl Frontier {
 }
 
 /// Returns how close a mix is to a frontier of exponent `p` (positive, or infinite): 0 idle, 1 on it. A share is a rate
-/// over the rate that the disk carries in this direction alone.
+/// over the rate that the disk sustains in this direction alone.
 #[must_use]
 pub fn mix_load(read_share: f64, write_share: f64, p: f64) -> f64 {
     let (high, low) = (read_share.max(write_share), read_share.min(write_share));

@@ -1,7 +1,7 @@
 //! Figures at the disk's own limit, where the disk is the bound and not the model.
 //!
 //! # Why
-//! Properties are never exact. The figures that matter are those on a disk that does less than promised, or less than a
+//! Properties are never exact. The figures that matter are those on a disk that is slower than promised, or than a
 //! moment ago.
 //!
 //! # How it works

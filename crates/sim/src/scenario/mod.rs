@@ -25,7 +25,7 @@
 pub struct Scenario {
     /// Name on the command line: lower case, words joined by `-`.
     pub name: &'static str,
-    /// Its subject, in one line.
+    /// Subject of the scenario, in one line.
     pub title: &'static str,
     /// The items of the source documents that it covers, such as `0.19` or `1.28`.
     pub seed_items: &'static [&'static str],
@@ -43,7 +43,7 @@ pub struct Outcome {
     pub tables: Vec<Table>,
     /// Figures and their targets.
     pub figures: Vec<Figure>,
-    /// Where and why the result differs from the published one.
+    /// Differences from the published result, with their reasons.
     pub remarks: Vec<String>,
     /// Curves worth a picture.
     pub series: Vec<Series>,
@@ -67,7 +67,7 @@ pub struct Table {
 /// A measured figure and its target.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What was measured, with its unit.
+    /// Name of the measured quantity, with its unit.
     pub name: String,
     /// The measured value.
     pub value: f64,
@@ -111,7 +111,7 @@ pub struct Series {
     pub curves: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// Why a scenario could not run: always a defect of the scenario.
+/// The reason why a scenario could not run: always a defect of the scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError(pub String);
 

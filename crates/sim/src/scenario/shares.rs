@@ -1,4 +1,4 @@
-//! Fairness and quality of service: classes get what they were promised, on any number of shards.
+//! Fairness and quality of service: promises to classes are kept, on any number of shards.
 //!
 //! # Why
 //! Shares, reservations, limits and targets are promises with numbers in them. Each scenario here builds the world in

@@ -16,10 +16,10 @@ pub(super) const MS: u64 = 1_000_000;
 /// A second in nanoseconds.
 pub(super) const S: u64 = 1_000_000_000;
 
-/// The course of a scenario: the worlds that have run, and what they gave.
+/// The course of a scenario: the worlds that have run, and their results.
 pub(super) struct Course<'a> {
     pub(super) outcome: Outcome,
-    /// Number of worlds of the whole run; where it searches, as many as that usually takes.
+    /// Number of worlds of the whole run; for a search, the usual number.
     worlds: u32,
     /// Number of worlds that have ended.
     ended: u32,
@@ -27,7 +27,7 @@ pub(super) struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
-    /// Begins a run of so many worlds. Each one that ends advances it, whether it was run here or is noted.
+    /// Begins a run of `worlds` worlds. Each world that ends advances it, whether it was run here or is noted.
     pub(super) fn of(worlds: u32, advance: Advance<'a>) -> Course<'a> {
         Course { outcome: Outcome::default(), worlds, ended: 0, advance }
     }

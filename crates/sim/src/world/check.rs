@@ -9,7 +9,7 @@ pub const MAX_SHARDS: usize = 65_535;
 /// Highest rate of an open loop on one shard, in requests a second.
 pub const MAX_REQUESTS_PER_S: f64 = 1e9;
 
-/// Why a world does not run.
+/// The reason why a world does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorldError {

@@ -18,7 +18,7 @@ struct Member {
     /// `None` for groups, and after removal.
     id: Option<ClassId>,
     queue: u32,
-    /// Its counters at the time of its removal.
+    /// Counters of the class at the time of its removal.
     retired: Option<Box<Retired>>,
 }
 

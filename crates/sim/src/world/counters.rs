@@ -2,10 +2,10 @@
 //!
 //! # Why
 //! A tool that judges disks by the kernel's counters is tested where the truth is known: on a simulated disk. The disk
-//! must therefore be counted as a kernel counts a real one, traps included.
+//! must therefore be counted as a kernel counts a real one, pitfalls included.
 //!
 //! # How it works
-//! A piece sent to the device is a request of the kernel's. As in Linux since 5.0, everything but `in_flight` and the
+//! A piece submitted to the device is a request of the kernel's. As in Linux since 5.0, all but `in_flight` and the
 //! busy time is counted when a request *completes*: its number, its sectors and its whole time. An interval without
 //! completions therefore shows no latency at all, even if requests hang, and the weighted time is the sum of those
 //! times. Times are kept in nanoseconds and cut to milliseconds when a line is printed. The end of the warm-up resets
@@ -140,7 +140,7 @@ impl Counting {
         }
     }
 
-    /// Returns the counters as a reader of the file would find them at `now_ns`.
+    /// Returns the counters that a reader of the file would read at `now_ns`.
     pub(crate) fn read(&mut self, now_ns: u64) -> DiskCounters {
         self.go_on(now_ns);
         self.counters

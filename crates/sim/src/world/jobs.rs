@@ -141,7 +141,7 @@ impl World<'_> {
         }
     }
 
-    /// Lets a free fiber of a closed loop send, or wait for the end of a pause.
+    /// Makes a free fiber of a closed loop send, or wait for the end of a pause.
     fn next_of_fiber(&mut self, number: u32) {
         let run = &mut self.runs[number as usize];
         if !run.may_send(self.now_ns) {
@@ -240,7 +240,7 @@ impl World<'_> {
         }
     }
 
-    /// Accounts for a request that is back at its job.
+    /// Accounts for a request whose result has reached its job.
     fn comes_back(&mut self, shard: u32, number: u32, end: End) {
         let Some(request) = self.requests.take(number) else { return };
         self.shards[shard as usize].use_cpu_for_request();
@@ -278,7 +278,7 @@ impl World<'_> {
         }
     }
 
-    /// Continues a job after a request is back.
+    /// Continues a job after the end of one of its requests.
     fn goes_on(&mut self, number: u32, end: End) {
         let run = &mut self.runs[number as usize];
         match run.spec.load {

@@ -2,7 +2,7 @@
 //!
 //! # Why
 //! How shares hold over 192 shards, how a starved shard affects the others, how a class experiences a disk that slows
-//! down: such questions need a machine that is not at hand, or an accident that cannot be ordered. Here the answer
+//! down: such questions need a machine that is not at hand, or an accident that cannot be arranged. Here the answer
 //! takes a second, and is the same every time.
 //!
 //! # How it works
@@ -385,7 +385,7 @@ impl<'a> World<'a> {
         self.agenda.set(1 + self.disks.len() + shard, next_ns);
     }
 
-    /// Sends to the device every piece that may go now.
+    /// Submits to the device every piece that the queue dispatches now.
     fn dispatch(&mut self, shard: u32, number: u32) {
         let state = &mut self.queues[number as usize];
         let disk = &mut self.disks[state.disk as usize];
@@ -440,7 +440,7 @@ impl<'a> World<'a> {
             self.log.note(event);
         }
 
-        // The time for which a thread waited for its CPU is known afterwards.
+        // A thread learns afterwards for how long it has waited for its CPU.
         let has_hog = self.shards[shard as usize].has_hog();
         let late_ns = if has_hog { self.now_ns.saturating_sub(completion.at_ns) } else { 0 };
         match state.queue.complete_late(self.now_ns, late_ns, dispatch, outcome) {

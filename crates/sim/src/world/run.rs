@@ -15,7 +15,7 @@ pub(crate) enum Moment {
     Now { due_ns: u64, asked: Asked },
     /// Nothing is due before this time.
     At(u64),
-    /// Nothing may be sent before a request is back.
+    /// Nothing may be sent before a request completes.
     Full,
     /// Nothing more to send.
     Over,
@@ -31,7 +31,7 @@ pub(crate) struct Run<'a> {
     /// The shard that coordinates its queue.
     pub(crate) coordinator: u32,
     pub(crate) active: bool,
-    /// Whether the open loop waits until a request is back.
+    /// Whether the open loop waits until a request completes.
     pub(crate) waits: bool,
     /// Counts starts and stops: due items of an earlier epoch are void.
     pub(crate) epoch: u32,

@@ -27,7 +27,7 @@ pub(crate) enum Due {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum End {
-    /// Bytes moved, or why not all were.
+    /// Bytes moved, or the reason why not all were.
     Done(Result<u32, Failure>),
     /// The queue refused it.
     Refused,

@@ -28,11 +28,11 @@ pub struct WorldSpec {
     pub sample_ns: u64,
     /// Latency of a message from a shard to the coordinator of its I/O queue (and back), in nanoseconds.
     pub message_latency_ns: u64,
-    /// CPU time of a message, on the shard that sends it and on the one that receives it, in nanoseconds. The default is
-    /// measured: on the null backend a request of another shard's queue takes 0.72 to 1.0 us more CPU than one of the
-    /// shard's own (1024 fibers on shard 1 of two, a VM with 2 CPUs: `test --backend null --mode depth
-    /// --max-io-requests 2048 --num-io-queues 1`, then 2); it is sent, received, answered and heard: four ends. With few
-    /// fibers an end costs up to 0.9 us, since each message wakes a shard.
+    /// CPU time of a message, on the shard that sends it and on the one that receives it, in nanoseconds. The default
+    /// is measured: on the null backend a request of another shard's queue takes 0.72 to 1.0 us more CPU than one of
+    /// the shard's own (1024 fibers on shard 1 of two, a VM with 2 CPUs: `test --backend null --mode depth
+    /// --max-io-requests 2048 --num-io-queues 1`, then 2). Request and reply are each sent and received: four ends.
+    /// With few fibers an end costs up to 0.9 us, since each message wakes a shard.
     pub message_cpu_ns: u64,
 }
 
@@ -63,7 +63,7 @@ pub struct ShardSpec {
     pub poll_interval_ns: Option<u64>,
     /// CPU time that other processes take.
     pub hog: Option<Hog>,
-    /// CPU time of a request in nanoseconds, once when it is sent and once when it is back.
+    /// CPU time of a request in nanoseconds, once when it is sent and once when its result arrives.
     pub cpu_per_request_ns: u64,
     /// Time before which the shard does nothing, in nanoseconds. Polls and hog slices count from here, so that shards
     /// need not act at the same moments.
@@ -93,7 +93,7 @@ pub enum DiskMode {
         /// Requests in flight over all queues; each queue gets its part, at least 1.
         max_io_requests: u32,
     },
-    /// No rule: requests go at once.
+    /// No rule: requests are submitted at once.
     Drain,
 }
 
@@ -130,7 +130,7 @@ impl SimDisk {
 /// A class, or a group of classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassSpec {
-    /// Its name, different from any other.
+    /// Name of the class or group, different from any other.
     pub name: String,
     /// The group to which it belongs; `None`: no group.
     pub parent: Option<String>,
@@ -176,31 +176,31 @@ pub struct Action {
 pub enum Change {
     /// A class or group gets other shares, on all disks.
     SetShares {
-        /// Its name.
+        /// Name of the class or group.
         class: String,
         /// At least 1.
         shares: u32,
     },
     /// A class or group gets another quality of service, on all disks.
     SetQos {
-        /// Its name.
+        /// Name of the class or group.
         class: String,
-        /// The whole quality of service: a setting that is not named ends.
+        /// The whole quality of service: it replaces every setting.
         qos: Qos,
     },
     /// A class is removed from all disks; its queued requests are cancelled, and its jobs stop for good.
     RemoveClass {
-        /// Its name.
+        /// Name of the class.
         class: String,
     },
     /// A job starts (again).
     StartJob {
-        /// Its name.
+        /// Name of the job.
         job: String,
     },
     /// A job sends nothing more.
     StopJob {
-        /// Its name.
+        /// Name of the job.
         job: String,
     },
     /// A device gets a fault window (times count from the beginning of the world).

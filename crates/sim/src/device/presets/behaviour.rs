@@ -6,7 +6,7 @@
 //! # How it works
 //! A row has the mix exponent and the two latencies of the idle disk, each marked as stated by a source (`published`)
 //! or taken from a similar disk (`default`), and for flash the delay of reads by programs, the block that a shorter
-//! write makes it read first, and what the length of a command adds to its latency.
+//! write makes it read first, and the latency that the length of a command adds.
 //!
 //! # Limits
 //! Interference is fitted for i3 and i3en only; other rows have that of a similar disk. The block is that of the

@@ -1,7 +1,7 @@
 //! Drives on the market: `drives.csv`.
 //!
 //! # Why
-//! A look at the drive's rating is the quickest end of a search for a bottleneck.
+//! Comparing with the drive's rating is the quickest way to identify it as the bottleneck.
 //!
 //! # How it works
 //! A row for each drive: rated by its vendor, or measured by the iocost benchmark database (37 drives, most of them for
@@ -29,13 +29,13 @@ use super::{Evidence, Preset, PresetKind};
 /// A drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drive {
-    /// Its name on a command line: lower case, with dashes.
+    /// Name of the drive on a command line: lower case, with dashes.
     pub name: &'static str,
-    /// The maker's name for it.
+    /// The maker's name for the drive.
     pub title: &'static str,
-    /// Its size in GB (10^9 bytes).
+    /// Size of the drive in GB (10^9 bytes).
     pub capacity_gb: u64,
-    /// Its four rates.
+    /// The four rates of the drive.
     pub figures: Figures,
     /// How the source obtained the figures.
     pub evidence: Evidence,

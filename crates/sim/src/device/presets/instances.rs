@@ -129,7 +129,7 @@ impl AdvertisedBasis {
 /// One kind of cloud instance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Instance {
-    /// Its name, as the cloud writes it: `i4i.2xlarge`.
+    /// Name of the instance, as the cloud writes it: `i4i.2xlarge`.
     pub name: &'static str,
     /// `aws`, `azure`, `gcp` or `oci`.
     pub cloud: &'static str,
@@ -158,7 +158,7 @@ pub struct Instance {
     pub source: &'static str,
     /// Date of the figures: year, or year and month.
     pub date: &'static str,
-    /// Why a figure of this row is not to be trusted.
+    /// The reason not to trust a figure of this row.
     pub suspect: Option<&'static str>,
 }
 

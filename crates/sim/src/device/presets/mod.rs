@@ -102,9 +102,9 @@ impl Evidence {
 /// A named device.
 #[derive(Clone, Debug)]
 pub struct Preset {
-    /// Its name on a command line.
+    /// Name of the device on a command line.
     pub name: String,
-    /// Its kind.
+    /// Kind of the device.
     pub kind: PresetKind,
     /// The source of the figures.
     pub source: &'static str,
@@ -128,11 +128,11 @@ pub struct Preset {
     /// Parameters of the model that no source states, so that they are those of the generation: `mix_exponent`,
     /// `read_latency`, `write_latency`, `capacity`, `disks`.
     pub defaults: Vec<&'static str>,
-    /// Why a figure is not to be trusted.
+    /// The reason not to trust a figure.
     pub suspect: Option<&'static str>,
 }
 
-/// Why no device can be made.
+/// The reason why no device can be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresetError {
     message: String,

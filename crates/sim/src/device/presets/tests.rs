@@ -149,6 +149,7 @@ fn volumes_follow_their_rules() {
         ("st1", gib(12_288), None, None, Ok((480, 480))),
         ("st1", gib(100), None, None, Err("has 125 to 16384 GiB")),
     ];
+
     for (name, size_bytes, iops, bandwidth_bytes_per_s, expected) in cases {
         let volume = volumes().iter().find(|volume| volume.name == name).unwrap();
         let found = volume.provision(&Provision { size_bytes, iops, bandwidth_bytes_per_s });

@@ -45,7 +45,7 @@ const SMALL_OPERATION_MIB: f64 = 16.0 / 1024.0;
 /// A request for a volume; `None` asks for its base.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Provision {
-    /// Its size in bytes.
+    /// Size of the volume, in bytes.
     pub size_bytes: Option<u64>,
     /// Operations a second.
     pub iops: Option<u64>,
@@ -56,7 +56,7 @@ pub struct Provision {
 /// The rules of one kind of volume. GiB and MiB are binary; `None`: no such rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Volume {
-    /// Its name: `gp3`.
+    /// Name of the kind: `gp3`.
     pub name: &'static str,
     /// Default, least and greatest size, in GiB.
     pub size_gib: [f64; 3],

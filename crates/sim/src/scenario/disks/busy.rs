@@ -1,21 +1,21 @@
 //! A program that computes, or shares its CPUs with others that do: completions are seen late.
 //!
 //! # Why
-//! Where each look at the disk is milliseconds after the last, a window of 0.75 ms of work leaves the disk idle between
-//! two looks. Nothing waits in the device, so nothing is gained by holding requests back.
+//! If a shard polls milliseconds apart, a window of 0.75 ms of work leaves the disk idle between two polls. Nothing
+//! waits in the device, so nothing is gained by holding requests back.
 //!
 //! # How it works
 //! Other processes take the shard's CPU for some milliseconds at a time, and leave it one turn or some milliseconds in
-//! between. Two classes with 192 requests of 128 KiB outstanding each, shares 1:3. The throughput is compared with that of
-//! the same busy shard without a scheduler. Then the CPU is away for 4 ms twice a second: that costs 1 % of the time, so the
-//! device holds no more than beneath a shard that is never away.
+//! between. Two classes with 192 requests of 128 KiB outstanding each, shares 1:3. The throughput is compared with that
+//! of the same busy shard without a scheduler. Then the CPU is taken for 4 ms twice a second: that costs 1 % of the
+//! time, so the device holds no more than beneath a shard that is never absent.
 //!
 //! # Limits
-//! One shard: with several, each has late completions of its own. A class that has all that it offers in the device
-//! would lose its share, so the longest absence that can be bridged depends on what the classes have outstanding.
+//! One shard: with several, each has late completions of its own. A class with all its requests in the device would
+//! lose its share, so the longest absence that can be bridged depends on the outstanding requests of the classes.
 //!
 //! # Example
-//! 250 MB/s, looks each 3 ms: 5.7 requests of 128 KiB must be in flight, where 0.75 ms hold one or two.
+//! 250 MB/s, polls every 3 ms: 5.7 requests of 128 KiB must be in flight, where 0.75 ms hold one or two.
 
 use plimsoll_core::DiskConfig;
 
@@ -28,7 +28,7 @@ use crate::device::DeviceSpec;
 use crate::world::{DiskMode, Hog, ShardSpec, SimDisk};
 
 const SHARES: [u32; 2] = [100, 300];
-/// For how long others take the CPU, and for how long they leave it; 0: for one turn.
+/// Time for which others take the CPU, and time for which they leave it; 0: one turn.
 const ABSENCES_MS: [(u64, u64); 5] = [(3, 0), (1, 1), (3, 1), (4, 4), (8, 2)];
 /// Requests that the smallest window holds.
 const WINDOW_MIN_REQUESTS: f64 = 3.0;

@@ -1,7 +1,7 @@
 //! Disks that change while they work.
 //!
 //! # Why
-//! A disk gets slower when it is full, hot, or out of credit, and fast again later. The queue must not move into the
+//! A disk gets slower when it is full, hot, or out of credit, and fast again later. The queue must not form in the
 //! disk, and regained capacity must be used.
 //!
 //! # How it works

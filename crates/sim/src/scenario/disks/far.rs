@@ -9,9 +9,9 @@
 //! compared with that of the volume without a scheduler, or with the promise of the figures at that length if that is
 //! less: tokens are issued by the figures, and each piece of a request pays for itself.
 //!
-//! Then short requests beside long ones, two classes of equal shares. A volume sells operations and bytes apart, and
-//! what counts is how much of the limit that is used most is used. The form `max` has tokens of both; in `knee` one sum
-//! of costs reaches neither.
+//! Then short requests beside long ones, two classes of equal shares. A volume limits operations and bytes apart, and
+//! the figure is the used part of the limit that is used most. The form `max` has tokens of both; in `knee` one sum of
+//! costs reaches neither.
 //!
 //! # Limits
 //! The knee of four figures promises a gp3 volume of 3000 operations and 250 MB/s just 0.62 of its bandwidth at 128

@@ -152,8 +152,8 @@ pub(super) fn repair(seed: u64, advance: Advance<'_>) -> Result<Outcome, Scenari
     Ok(course.outcome)
 }
 
-/// Runs queries that ask for 40 % of the disk, without repair and beside it. Of the rest, repair may have what keeps the
-/// throughput goal: the queries' requests come one by one, so the disk gives up the other part for them.
+/// Runs queries that ask for 40 % of the disk, without repair and beside it. Of the rest, repair may have the part that
+/// keeps the throughput goal: the queries' requests come one by one, so the disk gives up the other part for them.
 fn light_queries(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     let mut table = Table::new(
         "queries at 40 000 a second (40 % of the disk), with and without repair",

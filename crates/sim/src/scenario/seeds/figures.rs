@@ -175,7 +175,7 @@ fn pattern(series: &[(f64, f64)]) -> Pattern {
     }
 }
 
-/// A size of the i7i family, and what the document says of it, in per cent off the specification.
+/// A size of the i7i family, and the document's figures of it, in per cent off the specification.
 struct Size {
     name: &'static str,
     disks: u32,
@@ -298,9 +298,9 @@ fn measure(
     let mut family = preset("i7i.12xlarge")?;
     family.spec.raid0.members = disks;
     let mut device = as_one_disk(&family);
-    // Rates are those of the steady state: no buffer to fill first. What a short write costs is in the rates, too.
+    // Rates are those of the steady state: no buffer to fill first. They contain the cost of short writes, too.
     (device.buffer.size_bytes, device.rates.rewrite_block_bytes) = (0, 0);
-    // As specified for each disk; the preset has what was measured.
+    // As specified for each disk; the preset has the measured figures.
     let one = instances().iter().find(|row| row.name == "i7i.4xlarge").and_then(|row| row.advertised_iops);
     let one = one.ok_or_else(|| ScenarioError("no specification of i7i.4xlarge".into()))?;
     let [read_iops, write_iops] = one.map(|iops| (iops * u64::from(disks)) as f64);

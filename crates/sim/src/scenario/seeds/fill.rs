@@ -5,8 +5,8 @@
 //!
 //! # How it works
 //! A database with many files writes all over the disk, 1 MiB at a time, until the disk is nearly full; then half of it
-//! is discarded, and the database writes on. What slows the disk is its own garbage collection: a full disk moves old
-//! data for each new block. The scheduler is configured for the fresh disk once and must follow.
+//! is discarded, and the database writes on. The disk's own garbage collection slows it: a full disk moves old data for
+//! each new block. The scheduler is configured for the fresh disk once and must follow.
 //!
 //! # Limits
 //! 60 TB take two hours at 8 GB/s. The disk here has a thousandth of the capacity, so an hour is 3.6 seconds. Its spare
@@ -76,7 +76,7 @@ pub(super) fn fill_level(seed: u64, advance: Advance<'_>) -> Result<Outcome, Sce
     Ok(course.outcome)
 }
 
-/// Returns the part of the disk that holds data after random writes of so many bytes.
+/// Returns the part of the disk that holds data after random writes of this many bytes.
 fn fill_after(written: u64) -> f64 {
     1.0 - exp(-(written as f64) / CAPACITY_BYTES as f64)
 }

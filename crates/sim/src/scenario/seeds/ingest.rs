@@ -187,10 +187,12 @@ impl Database {
                 of.files -= FILES_PER_MERGE;
                 of.merged_bytes = Some(0);
             }
+
             let Some(done_bytes) = of.merged_bytes else {
                 tier += 1;
                 continue;
             };
+
             let left_bytes = Self::file_bytes(tier + 1) - done_bytes;
             if bytes < left_bytes {
                 self.tiers[tier].merged_bytes = Some(done_bytes + bytes);

@@ -4,8 +4,8 @@
 //! A class that saturates the disk may wait; the others must not.
 //!
 //! # How it works
-//! Eight shards. Queries are a crowd of closed loops (2500 reads outstanding); the commit log writes 128 KiB at a steady
-//! rate that its shares allow. The disk gives 300 MB/s in each direction, and the directions share it linearly.
+//! Eight shards. Queries are many closed loops (2500 reads outstanding); the commit log writes 128 KiB at a steady rate
+//! that its shares allow. The disk gives 300 MB/s in each direction, and the directions share it linearly.
 //!
 //! # Limits
 //! The document's reads come from a database with a cold cache. Their size is taken from its own figures: 2500 waiting
@@ -24,7 +24,7 @@ use crate::world::{DiskMode, ShardSpec, SimDisk, WorldSpec};
 
 const READ_BYTES: u32 = 60 << 10;
 const SHARDS: usize = 8;
-/// What the commit log of the second phase writes.
+/// The writes of the commit log in the second phase.
 const LOG_BYTES_PER_S: f64 = 145e6;
 
 fn disk(mode: DiskMode) -> SimDisk {
@@ -62,8 +62,8 @@ fn p99_ms(class: &ClassReport) -> f64 {
     class.total.percentile(99.0) as f64 / MS as f64
 }
 
-/// Returns the commit log of the second phase: every shard writes at a rate that is within its class's half of the disk,
-/// however hard the readers press. A database that acknowledges writes asks for no more than its clients send.
+/// Returns the commit log of the second phase: every shard writes at a rate that is within its class's half of the
+/// disk, however many reads wait. A database that acknowledges writes writes no more than its clients send.
 fn steady_commitlog() -> JobSpec {
     let requests_per_s = LOG_BYTES_PER_S / 131_072.0 / SHARDS as f64;
     let load = Load::Open { requests_per_s, spacing: Spacing::Uniform, batch: 1, max_outstanding: None };

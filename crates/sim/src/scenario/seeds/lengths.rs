@@ -85,6 +85,7 @@ fn in_pieces(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     );
     let preset = preset("i7i.12xlarge")?;
     let mut whole_us = 0.0;
+
     for goal_us in [1_000_000u64, 45, 12] {
         let latency_goal = LatencyGoal::Ns(goal_us * 1000);
         let unloaded_latency_ns = preset.unloaded_latency_ns;
@@ -96,6 +97,7 @@ fn in_pieces(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
         let (disk, latency_us) = (*disk_of(&report)?, class_of(&report, "io")?.total.mean() / 1e3);
         let most = f64::from(disk.max_in_device);
         let goal = if goal_us >= 1000 { format!("{} ms", goal_us / 1000) } else { format!("{goal_us} us") };
+
         match goal_us {
             1_000_000 => {
                 whole_us = latency_us;
@@ -110,6 +112,7 @@ fn in_pieces(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
         }
         table.row([goal, format!("{most:.0}"), format!("{latency_us:.0}"), format!("{:.0}", disk.bytes_per_s / MIB)]);
     }
+
     course.outcome.tables.push(table);
     course.remark(
         "A goal of 1000 ms splits nothing; half of the request's device time splits it in half, as in the document. \

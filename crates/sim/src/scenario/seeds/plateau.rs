@@ -10,7 +10,7 @@
 //!
 //! # Limits
 //! Seastar has no window of device time. Ours is as wide as it can be (0.75 ms of cost), which is more than its token
-//! bucket lets through.
+//! bucket admits.
 //!
 //! # Example
 //! 1 MiB at 2^24 and 2^33: 0.06 us + 122.07 us, so 8188 MiB/s.
@@ -98,13 +98,13 @@ pub(super) fn unconfigured(seed: u64, advance: Advance<'_>) -> Result<Outcome, S
     Ok(course.outcome)
 }
 
-/// What iotune printed with the drained scheduler: MiB/s, and their standard deviation in per cent.
+/// The figures that iotune printed with the drained scheduler: MiB/s, and their standard deviation in per cent.
 const PUBLISHED_DRAINED: [(Op, f64, f64); 2] = [(Op::Write, 9775.0, 6.0), (Op::Read, 13_617.0, 22.0)];
 const SAMPLE_NS: u64 = 100 * MS;
 const SAMPLES: u64 = 50;
 
-/// Returns the i7i.12xlarge as on the day of that measurement: the published mean, and around it a rate for each sample,
-/// evenly spread as far as the published deviation demands, in random order.
+/// Returns the i7i.12xlarge as on the day of that measurement: the published mean, and around it a rate for each
+/// sample, evenly spread as far as the published deviation demands, in random order.
 fn on_that_day(seed: u64, op: Op, mib_per_s: f64, deviation_percent: f64) -> Result<DeviceSpec, ScenarioError> {
     let mut device = i7i_12xlarge()?;
     let rate = if op == Op::Read { &mut device.rates.read_bytes_per_s } else { &mut device.rates.write_bytes_per_s };

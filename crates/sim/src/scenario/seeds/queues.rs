@@ -6,13 +6,13 @@
 //!
 //! # How it works
 //! Depth mode with the decaying accumulators of the time. A request costs [`CPU_PER_REQUEST_NS`] on its shard when it
-//! is sent and when it is back; a request of another shard instead costs the coordinator a message in and a message
-//! out.
+//! is sent and when its result arrives; a request of another shard instead costs the coordinator a message in and a
+//! message out.
 //!
 //! # Limits
-//! What Seastar's messages of 2016 cost is implied by the published figures: 302 088 KB/s of 4 KiB are 73 752 requests a
-//! second, 13.56 us of the coordinator each, five of six from other shards. Ours cost what [`WorldSpec`] has by default,
-//! which is measured.
+//! The cost of Seastar's messages of 2016 is implied by the published figures: 302 088 KB/s of 4 KiB are 73 752
+//! requests a second, 13.56 us of the coordinator each, five of six from other shards. The cost of ours is the default
+//! of [`WorldSpec`], which is measured.
 //!
 //! # Example
 //! 2 x 2 us / 6 + 2 x 7.74 us x 5 / 6 = 13.57 us.

@@ -1,7 +1,7 @@
 //! Throughput, latency and the queue in the disk by parallelism, and the limiter that they reveal.
 //!
 //! # Why
-//! A saturated disk answers later as parallelism grows. If neither throughput nor latency moves, the limiter stands
+//! A saturated disk answers later as parallelism grows. If neither throughput nor latency changes, the limiter is
 //! above the disk. This is the best single rule in the source documents.
 //!
 //! # How it works

@@ -1,8 +1,8 @@
 //! Bounds on waiting: ageing, so that nothing starves, and refusal, so that a caller knows early.
 //!
 //! # Why
-//! One share of a thousand means a turn next to never. And a request that will come too late is better refused at once
-//! than served in vain.
+//! With one share of a thousand, a class is hardly ever served. And a request that would end too late is better refused
+//! at once than served in vain.
 //!
 //! # How it works
 //! *Ageing*: a class with one share, longest wait 20 ms, beside one with 1000 shares that always has work. *Refusal*:

@@ -1,10 +1,10 @@
-//! Nothing is wasted: the unused part of a class, a shard or a disk group goes to the others at once.
+//! Work conservation: the others get the unused part of a class, a shard or a disk group at once.
 //!
 //! # Why
-//! A share is a promise of the least, not a limit. And idleness must be noticed within the time of a request.
+//! A share is a guaranteed minimum, not a limit. And idleness must be noticed within the time of a request.
 //!
 //! # How it works
-//! Two classes of equal shares, one of which works for 8 ms and pauses for 12, on one shard and on several; the time is
+//! Two classes of equal shares; one works for 8 ms and pauses for 12, on one shard and on several; the time is
 //! measured from the paused class's last dispatch until the other has the disk for itself. One of 64 shards with work.
 //! Disk groups with work in one of them, or in all.
 //!
@@ -54,6 +54,7 @@ pub(super) fn work_conservation(seed: u64, advance: Advance<'_>) -> Result<Outco
     let columns = ["case", "pauses seen", "mean us", "longest us"];
     let mut table =
         Table::new("Until the other class has the disk for itself, from the paused one's last dispatch", &columns);
+
     for (name, paused, steady) in [
         ("on one shard", on([0]), on([0])),
         ("on two shards", on([0]), on([1])),
@@ -67,6 +68,7 @@ pub(super) fn work_conservation(seed: u64, advance: Advance<'_>) -> Result<Outco
         table.row([name.into(), times_ns.len().to_string(), us(mean_ns), us(longest_ns)]);
         course.figure(format!("{name}: idle share redistributed within, ms"), longest_ns / 1e6, Target::AtMost(1.0));
     }
+
     course.outcome.tables.push(table);
     one_of_64(&mut course, seed)?;
     Ok(course.outcome)

@@ -3,7 +3,7 @@
 //! # Why
 //! If each shard has its own part of the disk's time, a request waits for its shard's turn, and the more shards there
 //! are the more turns precede it: Seastar's pull request 3633 measured it. With shares that hold on the whole disk the
-//! request goes next, however many shards have work.
+//! request is dispatched next, however many shards have work.
 //!
 //! # How it works
 //! One class of 200 shares keeps 128 KiB reads waiting on each of N shards; one of 1000 shares sends an occasional 4

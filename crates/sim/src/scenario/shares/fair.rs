@@ -94,6 +94,7 @@ fn share_error_world(case: &Case, seed: u64) -> WorldSpec {
         let parallelism = 512 / case.shards as u32;
         JobSpec { shards, sizes: mixed_sizes(), ..reads(&class_name(at), parallelism, 4 * KIB) }
     };
+
     WorldSpec {
         seed,
         shards: vec![ShardSpec::default(); case.shards],

@@ -267,8 +267,8 @@ fn groups(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     }
 
     course.outcome.tables.push(table);
-    // A queue books a place at a limit for which several wait. If an inner limit delays its request, that goes with the
-    // next.
+    // A queue books a place at a limit for which several wait. If an inner limit delays its request, it is dispatched
+    // with the next.
     course.figure(
         "group: most in any time t beyond 1.01 x rate x t, requests of 4 shards",
         worst,

@@ -5,9 +5,9 @@
 //! than the disk has, the first to ask must not get everything.
 //!
 //! # How it works
-//! Classes with one share each and reservations of 90 % of the disk in all stand beside a class with 1000 shares that
-//! takes what is left. In each window of 100 ms a class must have dispatched its requests, or the reserved number if
-//! that is less, but for one: the output of a server with exactly the reserved rate. A request may wait for one latency
+//! Classes with one share each and reservations of 90 % of the disk in all run beside a class with 1000 shares that
+//! takes the rest. In each window of 100 ms a class must have dispatched its requests, or the reserved number if that
+//! is less, except one: the output of a server with exactly the reserved rate. A request may wait for one latency
 //! goal before it counts as asked, because a request that arrives at a window's very end cannot be dispatched in it.
 //!
 //! # Limits
@@ -198,6 +198,7 @@ fn within_capacity(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioErr
 fn above_capacity(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     let mut table =
         Table::new("Reservations of 140 % of the disk", &["shards", "reserved 16000/s got", "12000/s got", "ratio"]);
+
     for shards in [1, 4] {
         let spec = WorldSpec {
             classes: vec![reserved("a", iops(16_000)), reserved("b", iops(12_000)), ClassSpec::new("bulk", 1000)],
@@ -208,6 +209,7 @@ fn above_capacity(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioErro
             ],
             ..world(shards, 4 * S, seed)
         };
+
         let report = course.run(&spec)?;
         let [a, b] = [0, 1].map(|at| report.classes[at].iops);
         table.row([shards.to_string(), format!("{a:.0}"), format!("{b:.0}"), format!("{:.3}", a / b)]);

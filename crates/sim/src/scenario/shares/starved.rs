@@ -8,15 +8,15 @@
 //! The disk is an i4i.2xlarge's as its owners measured it; seven shards. *Starved shard*: the only shard with I/O also
 //! computes, 550 us at a time, and must still keep the disk busy. *Starved fairness*: all shards read, one of them
 //! computes. *Tablet migration*: streaming reads with 200 shares beside interactive ones with 1000 that ask for a third
-//! of what those entitle them to. *Tau nemesis*: a filler of 10 shares, bursts of 50 requests at 100, interactive reads
+//! of their share. *Tau nemesis*: a filler of 10 shares, bursts of 50 requests at 100, interactive reads
 //! at 1000.
 //!
 //! # Limits
 //! Computation comes in slices of fixed length; a real reactor's tasks vary.
 //!
 //! # Example
-//! The shard polls its I/O every 550 us, the goal is 750 us: at each poll it may send as much as the disk has completed
-//! since, and 200 us remain for the path.
+//! The shard polls its I/O every 550 us, the goal is 750 us: at each poll it may dispatch as much as the disk has
+//! completed since, and 200 us remain for the path.
 
 use crate::device::presets;
 use crate::report::LatencySummary;

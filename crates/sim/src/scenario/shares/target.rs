@@ -1,12 +1,12 @@
 //! A light reader beside saturating writes.
 //!
 //! # Why
-//! On flash a read that meets a program waits for it. The rate of the others' writes therefore decides the latency of
-//! reads, and no order of requests can change that. A scheduler must add hardly anything to it; faster reads need fewer
-//! writes.
+//! On flash a read waits for a die that is being programmed. The rate of the others' writes therefore decides the
+//! latency of reads, and no order of requests can change that. A scheduler must add hardly anything to it; faster reads
+//! need fewer writes.
 //!
 //! # How it works
-//! Reads of 4 KiB, 2000 a second, beside 128 KiB writes that take what is left, on the model of an i3en, whose
+//! Reads of 4 KiB, 2000 a second, beside 128 KiB writes that take the rest, on the model of an i3en, whose
 //! interference of writes was fitted to a published surface. The device's own figure is that of the same reads beside
 //! writes in an open loop at the rate that the scheduled writes had, with nothing held back. Then the reader has a
 //! latency target of three times the idle disk's p99.
