@@ -3,7 +3,6 @@
 //! A removed class's queued requests end as cancelled. Its place, and by `held` its row in the disk's table, are kept
 //! until its last piece is back, so a number never means two classes at once.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::{IoQueue, Kind, Member, Stopped};
@@ -32,9 +31,7 @@ impl IoQueue {
         let disk = Arc::clone(&self.disk);
         self.epoch = disk.classes().epoch();
 
-        while let Some(Reverse((_, lane, node))) = self.parked.pop() {
-            self.unpark(usize::from(lane), node, None);
-        }
+        self.unpark_all(None);
 
         disk.classes().read(|rows| {
             let is_gone = |member: &Member, row: &Row| {

@@ -31,7 +31,6 @@
 //! # Ok::<(), plimsoll_core::QueueError>(())
 //! ```
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::{IoQueue, Kind, Member, Mode};
@@ -49,6 +48,7 @@ impl IoQueue {
         }
         let before = (self.fairness(), self.shares_clocks());
         self.config.mode = mode;
+        self.unpark_all(Some(now_ns));
         if before != (self.fairness(), self.shares_clocks()) {
             self.replant(now_ns);
         }
@@ -57,9 +57,6 @@ impl IoQueue {
 
     /// Rebuilds the trees with the clocks of the present mode.
     fn replant(&mut self, now_ns: u64) {
-        while let Some(Reverse((_, lane, node))) = self.parked.pop() {
-            self.unpark(usize::from(lane), node, Some(now_ns));
-        }
         (self.yield_until_ns, self.yield_credit_ticks) = (0, 0);
 
         let (fairness, shares_clocks) = (self.fairness(), self.shares_clocks());

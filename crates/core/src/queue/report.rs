@@ -101,7 +101,7 @@ impl IoQueue {
             };
             let before = std::mem::replace(&mut member.backlog, now);
             let is_backlogged = stats.queued > 0 && now.activations == before.activations;
-            if stats.dispatched == 0 || (!is_backlogged && stats.in_flight == 0) {
+            if member.kind != Kind::Class || stats.dispatched == 0 || (!is_backlogged && stats.in_flight == 0) {
                 continue;
             }
 

@@ -64,9 +64,9 @@ impl IoQueue {
         }
         let time = self.disk.reserved_time(now_ns);
         let reserved = member.tags.as_ref().and_then(|tags| tags.reservation_next_ns(&member.qos.reservation, time));
-        let aged = (0..self.lanes.len()).filter_map(|lane| self.aged_at_ns(class, lane)).min();
+        let aged = (0..self.lanes.len()).filter_map(|lane| self.aged_at_ns(class, lane));
         let aged = aged.map(|at_ns| at_ns.max(self.disk.aged_again_ns()));
-        [reserved, aged].into_iter().flatten().filter(|at_ns| *at_ns > now_ns).min()
+        reserved.into_iter().chain(aged).filter(|at_ns| *at_ns > now_ns).min()
     }
 
     /// Parks the picked class if it yields to latency targets, or the class or group above it that is at its limit.
@@ -151,6 +151,13 @@ impl IoQueue {
         let since_ns = std::mem::replace(&mut member.parked_since_ns, NOT_PARKED);
         if let Some(now_ns) = now_ns {
             member.limited_ns = member.limited_ns.saturating_add(now_ns.saturating_sub(since_ns));
+        }
+    }
+
+    /// Unparks all nodes in all lanes; see [`IoQueue::unpark`].
+    pub(super) fn unpark_all(&mut self, now_ns: Option<u64>) {
+        while let Some(Reverse((_, lane, node))) = self.parked.pop() {
+            self.unpark(usize::from(lane), node, now_ns);
         }
     }
 

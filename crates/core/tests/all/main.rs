@@ -25,6 +25,7 @@ mod reservations;
 #[path = "../../../seeds.rs"]
 mod seeds;
 mod shares;
+mod storm;
 mod tokens;
 mod wait_reasons;
 mod wakeup_credit;

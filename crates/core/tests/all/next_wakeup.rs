@@ -3,8 +3,11 @@
 use crate::seeds;
 use std::sync::Arc;
 
-use crate::common::{KIB, MS, Random, S, US, World, queue_of, usual};
-use plimsoll_core::{ControlConfig, Disk, DiskConfig, GroupId, IoQueue, LatencyGoal, Mode, Op, Outcome, QueueConfig};
+use crate::common::{KIB, MS, Random, S, US, World, model, queue_of, usual};
+use plimsoll_core::{
+    ControlConfig, Disk, DiskConfig, Dispatch, GroupId, IoQueue, LatencyGoal, Limits, Mode, Op, Outcome, Qos,
+    QueueConfig, Rate, Reservation,
+};
 
 const LENGTHS: [u32; 4] = [512, 4 * KIB, 64 * KIB, 1024 * KIB];
 
@@ -204,4 +207,58 @@ fn hand_overs_end() {
             assert!(hand_overs < 10, "step {step}");
         }
     }
+}
+
+/// Returns one of: a longest wait, a reservation, a limit, nothing.
+fn any_qos(random: &mut Random) -> Qos {
+    let number = 500 + random.below(3000);
+    match random.below(4) {
+        0 => Qos { max_wait_ns: Some(MS * (1 + random.below(10))), ..Qos::default() },
+        1 => Qos { reservation: Reservation { iops: number, bandwidth: 0 }, ..Qos::default() },
+        2 => Qos { limits: Limits { iops: Rate::per_second(number), ..Limits::default() }, ..Qos::default() },
+        _ => Qos::default(),
+    }
+}
+
+/// Regression: on a duplex disk, a request of one direction that was due already hid the time at which one of the other
+/// direction became due.
+#[test]
+fn a_queue_with_quality_of_service_is_polled_in_vain_before_its_wakeup() {
+    seeds::each(20, |seed| {
+        let mut random = Random(seed);
+        let disk = DiskConfig { duplex: seed % 2 == 1, model: model(20_000, 200_000_000), ..usual() };
+        let mut queue = queue_of(disk, QueueConfig::default());
+        let classes = [10, 100, 1000].map(|shares| queue.disk().add_class(GroupId::ROOT, shares).unwrap());
+        for class in classes {
+            queue.disk().set_qos(class, any_qos(&mut random)).unwrap();
+        }
+
+        let (mut now_ns, mut in_flight) = (S, Vec::<Dispatch>::new());
+        for step in 0..2000 {
+            for _ in 0..random.below(4) {
+                let op = random.one_of(&[Op::Read, Op::Write]);
+                let _ = queue.enqueue(now_ns, random.one_of(&classes), op, random.one_of(&LENGTHS), 0);
+            }
+            in_flight.extend(std::iter::from_fn(|| queue.poll_dispatch(now_ns)));
+
+            // Polls in between may bring the wake-up forward, but never dispatch before it.
+            for _ in 0..4 {
+                let wakeup_ns = queue.next_wakeup().unwrap_or(now_ns + 30 * MS).min(now_ns + 30 * MS);
+                if queue.queued() == 0 || wakeup_ns <= now_ns + 1 {
+                    break;
+                }
+                let early_ns = 1 + random.below(wakeup_ns - now_ns - 1);
+                let early = queue.poll_dispatch(now_ns + early_ns);
+                assert!(early.is_none(), "seed {seed}, step {step}: {early:?} before the wake-up");
+                now_ns += early_ns;
+            }
+
+            now_ns += random.below(400 * US);
+            while random.below(3) > 0 && !in_flight.is_empty() {
+                let piece = in_flight.swap_remove(random.below(in_flight.len() as u64) as usize);
+                let len_bytes = piece.len_bytes();
+                let _ = queue.complete(now_ns, piece, Outcome::Moved(len_bytes));
+            }
+        }
+    });
 }
