@@ -530,7 +530,12 @@ impl Reactor {
 
         // Cap the sleep even if the wake-up is later: a lifted limit must take effect.
         let latest_ns = self.now_ns.saturating_add(CLASSES_LOOK_NS);
-        let wakeups = self.queues.iter().flatten().filter_map(DiskQueue::next_wakeup).map(|at_ns| at_ns.min(latest_ns));
+        let wakeups = self
+            .queues
+            .iter()
+            .flatten()
+            .filter(|queue| queue.queued() > 0)
+            .map(|queue| queue.next_wakeup().unwrap_or(latest_ns).min(latest_ns));
 
         // A disk with stalled pieces and none in the backend gets no completion at which it would retry.
         let in_flight = self.backend.in_flight();
@@ -571,6 +576,7 @@ impl Reactor {
             || !self.reaped.is_empty()
             || !self.jobs.is_empty()
             || self.topology.mailboxes().has_mail(self.shard)
+            || self.topology.classes().epoch() != self.classes_epoch
     }
 
     /// Applies the start or the end of a trace.

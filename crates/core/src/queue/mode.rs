@@ -50,13 +50,13 @@ impl IoQueue {
         self.config.mode = mode;
         self.unpark_all(Some(now_ns));
         if before != (self.fairness(), self.shares_clocks()) {
-            self.replant(now_ns);
+            self.replant();
         }
         self.wakeup_ns = Some(0);
     }
 
     /// Rebuilds the trees with the clocks of the present mode.
-    fn replant(&mut self, now_ns: u64) {
+    fn replant(&mut self) {
         (self.yield_until_ns, self.yield_credit_ticks) = (0, 0);
 
         let (fairness, shares_clocks) = (self.fairness(), self.shares_clocks());

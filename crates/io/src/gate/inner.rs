@@ -179,6 +179,8 @@ impl Inner {
         let key = match state.queue_call(now_ns, call, self.disk) {
             Ok(key) => key,
             Err(error) => {
+                // The queue may have looked for the class among new ones, and ended the calls of removed ones.
+                self.run(&mut state, now_ns);
                 self.release(state, now_ns, None);
                 return Err(error);
             }
@@ -186,7 +188,7 @@ impl Inner {
 
         let mut parker: Option<Arc<Parker>> = None;
         loop {
-            state.run(now_ns, self.disk);
+            self.run(&mut state, now_ns);
             if let Some(admitted) = state.admitted(key, now_ns) {
                 self.release(state, now_ns, None);
                 lateness::look_before(now_ns, self.had_filter);
@@ -202,7 +204,7 @@ impl Inner {
             if until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
                 state.give_up(key, now_ns);
                 // Other calls of its class may have waited for its place.
-                state.run(now_ns, self.disk);
+                self.run(&mut state, now_ns);
                 self.release(state, now_ns, None);
                 return Ok(None);
             }
@@ -221,9 +223,6 @@ impl Inner {
             state = self.lock();
             if let Some(entry) = state.calls.get_mut(key) {
                 entry.parker = None;
-            }
-            if state.is_behind(&self.topology) {
-                self.follow(&mut state, now_ns);
             }
         }
     }
@@ -250,12 +249,20 @@ impl Inner {
             return passed;
         }
 
-        if state.is_behind(&self.topology) {
-            self.follow(&mut state, now_ns);
-        }
-        state.run(now_ns, self.disk);
+        self.run(&mut state, now_ns);
         self.release(state, now_ns, None);
         passed
+    }
+
+    /// Admits the calls that may go now, and applies changes of classes and mode. Checks for changes after the queue has
+    /// run: if another shard has applied one to the disk meanwhile, the queue has ended the calls of removed classes, and
+    /// their threads must learn of it.
+    fn run(&self, state: &mut State, now_ns: u64) {
+        state.run(now_ns, self.disk);
+        while state.is_behind(&self.topology) {
+            self.follow(state, now_ns);
+            state.run(now_ns, self.disk);
+        }
     }
 
     /// Releases the lock and wakes the threads that were called. If the thread of `key`, which is about to sleep, keeps

@@ -159,7 +159,8 @@ impl Reactor {
             let waited = if self.reaped.is_empty() { self.backend.wait(None) } else { Ok(()) };
             self.look();
             self.see_to(usize::MAX);
-            if waited.is_err() {
+            if let Err(error) = waited {
+                self.broken = self.broken.or(Some(error.raw_os_error().unwrap_or(libc::ESHUTDOWN)));
                 break;
             }
         }

@@ -5,15 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{CREATE, disk, memory, one, within_reason};
+use crate::common::holding::Holding;
+use crate::common::{CREATE, disk, filled, memory, one, within_reason};
 use plimsoll::backend::memory::{MemoryBackend, MemoryStore};
 use plimsoll::backend::{
     Backend, Completion, FileId, FileInfo, OpenOptions, OpenedFile, Operation, Submit, WakeHandle,
 };
 use plimsoll::core::LatencyGoal;
 use plimsoll::{
-    Class, Classes, Data, DiskSetup, Done, Reactor, RefusedReason, Request, RequestError, RequestKind, SharedFile,
-    Topology,
+    Class, Classes, Data, DiskSetup, Done, Reactor, RefusedReason, Request, RequestError, RequestKind, Shard,
+    SharedFile, Topology,
 };
 
 /// A memory backend whose `flush` and `wait` fail from when it is told to, and which then carries nothing out until its drop.
@@ -197,4 +198,40 @@ fn what_is_only_queued_comes_back_whole() {
     assert_eq!(tags(&done), (0..10).collect::<Vec<_>>());
     assert!(done.iter().all(|end| matches!(&end.data, Data::One(buffer) if buffer.len() == 512)));
     assert_eq!(done.iter().filter(|end| end.result == Ok(512)).count(), 1, "one was done inside `submit`");
+}
+
+/// Regression: a shard whose wait failed while it wound down took requests again, and the completion of the operation that
+/// was still in the backend ended one of them, whose buffer was in use then.
+#[test]
+fn a_shard_that_could_not_wind_down_takes_nothing_more() {
+    within_reason(|| {
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let (backend, switches) = Holding::new();
+        let shard = Shard::new(Reactor::new(0, &topology, backend).unwrap());
+        let file = topology.file("file".as_ref(), CREATE, 0);
+        shard.block_on(shard.write_at(&file, Class::DEFAULT, 0, filled(8192, 1, 0))).unwrap().0.unwrap();
+
+        switches.holds.store(true, Ordering::Relaxed);
+        let (reader, of) = (shard.clone(), Arc::clone(&file));
+        let read = async move { reader.read_at(&of, Class::DEFAULT, 0, filled(512, 0, 0)).await.0 };
+        shard.spawn(read).detach();
+        let (stopper, to_fail) = (shard.clone(), Arc::clone(&switches));
+        let stop = async move {
+            while stopper.reactor().in_backend() == 0 {
+                stopper.sleep(std::time::Duration::from_millis(1)).await;
+            }
+            // The shard parks once more, and is woken; the next wait is that of its end.
+            to_fail.waits_until_failure.store(2, Ordering::Relaxed);
+            stopper.stop();
+        };
+        shard.spawn(stop).detach();
+        shard.run().unwrap();
+
+        // The backend works again, and completes the read.
+        switches.waits_until_failure.store(0, Ordering::Relaxed);
+        switches.holds.store(false, Ordering::Relaxed);
+        let again = shard.block_on(async { shard.read_at(&file, Class::DEFAULT, 4096, filled(4096, 0, 0)).await.0 });
+        let error = again.map_or_else(Some, Result::err).expect("the shard is broken");
+        assert_eq!(error.raw_os_error(), Some(libc::ENOMEM), "{error}");
+    });
 }

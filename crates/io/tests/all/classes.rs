@@ -2,14 +2,14 @@
 
 use crate::common;
 use std::io::ErrorKind;
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 
 use crate::common::{CREATE, all, block_on, disk, filled, one, within_reason};
 use plimsoll::backend::choose::BackendKind;
-use plimsoll::core::LatencyGoal;
+use plimsoll::core::{LatencyGoal, Limits, Op, Qos, Rate};
 use plimsoll::{
-    Class, Classes, Data, DiskSetup, Done, Reactor, Request, RequestError, RequestKind, Runtime, ShardOptions, Topology,
+    Class, Classes, Data, DiskSetup, Done, Gate, Reactor, Request, RequestError, RequestKind, Runtime, ShardOptions,
+    Topology,
 };
 
 fn slow(num_io_queues: u16) -> DiskSetup {
@@ -184,4 +184,74 @@ fn a_class_removed_in_the_middle_of_a_request_ends_it_with_an_error() {
         assert!((1..LEN_BYTES / 2).contains(&failure.moved_bytes), "{failure:?}");
         assert_eq!((world.reactor.under_way(), world.reactor.in_backend()), (0, 0));
     }
+}
+
+/// Regression: another shard applied the removal of a class first; the queue ended the class's requests by itself, and its
+/// shard slept until its caller's time before it noticed.
+#[test]
+fn a_removal_that_another_shard_applies_first_ends_requests_at_once() {
+    within_reason(|| {
+        let classes = Classes::new();
+        let limited = classes.add_class("limited", None, 100).unwrap();
+        let limits = Limits { iops: Rate::per_second(1), ..Limits::default() };
+        classes.set_qos(limited, Qos { limits, ..Qos::default() }).unwrap();
+        let topology = Topology::new(2, classes.clone(), vec![DiskSetup::unlimited()]).unwrap();
+        let [mut other, mut mine] = [0, 1].map(|shard| Reactor::new(shard, &topology, common::memory()).unwrap());
+        let file = topology.file("file".as_ref(), CREATE, 0);
+        for tag in 0..2 {
+            let kind = RequestKind::Write { len_bytes: 512 };
+            let request = Request { file: Arc::clone(&file), class: limited, kind, offset: 0, data: one(512), tag };
+            mine.submit(request).unwrap();
+        }
+        let mut done = Vec::new();
+        mine.park(None).unwrap();
+        mine.reap(&mut done);
+        assert_eq!(done.len(), 1, "one a second");
+
+        classes.remove(limited).unwrap();
+        other.reap(&mut Vec::new());
+        let until_ns = mine.now_ns() + 60_000_000_000;
+        while done.len() < 2 {
+            mine.park(Some(until_ns)).unwrap();
+            mine.reap(&mut done);
+        }
+        assert!(mine.now_ns() < until_ns, "the shard slept until its caller's time");
+        assert_eq!(done[1].result, Err(RequestError::failed(libc::ECANCELED)));
+    });
+}
+
+/// Regression, as above, at gates: a thread slept for ever.
+#[test]
+fn threads_at_gates_learn_of_removals_that_another_gate_applies_first() {
+    within_reason(|| {
+        let classes = Classes::new();
+        let topology = Topology::new(2, classes.clone(), vec![disk(20_000, 1 << 30, LatencyGoal::NoSplit)]).unwrap();
+        let current = Arc::new(Mutex::new(Some(Class::DEFAULT)));
+        let threads: Vec<_> = (0..2)
+            .map(|shard| {
+                let (gate, current) = (Gate::new(&topology, shard, 0).unwrap(), Arc::clone(&current));
+                std::thread::spawn(move || {
+                    let class = || *current.lock().unwrap();
+                    while let Some(class) = class() {
+                        // If the class is removed meanwhile, the gate says so.
+                        drop(gate.enter(class, Op::Read, 4096));
+                    }
+                })
+            })
+            .collect();
+
+        let limits = Limits { iops: Rate::per_second(2000), ..Limits::default() };
+        let mut old: Option<Class> = None;
+        for number in 0..4000 {
+            let class = classes.add_class(&format!("c{number}"), None, 100).unwrap();
+            classes.set_qos(class, Qos { limits, ..Qos::default() }).unwrap();
+            *current.lock().unwrap() = Some(class);
+            std::thread::sleep(std::time::Duration::from_micros(300));
+            if let Some(old) = old.replace(class) {
+                classes.remove(old).unwrap();
+            }
+        }
+        *current.lock().unwrap() = None;
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
 }

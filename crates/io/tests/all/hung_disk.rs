@@ -1,10 +1,13 @@
 //! One backend carries the I/O of several disks: one that hangs, or is busy, does not stop the others.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use crate::common::holding::Holding;
 use crate::common::nasty::{Faults, Nasty};
 use crate::common::{CREATE, one, within_reason};
-use plimsoll::{Class, Classes, DiskSetup, Done, Reactor, Request, RequestKind, SharedFile, Topology};
+use plimsoll::{Class, Classes, DiskMode, DiskSetup, Done, Reactor, Request, RequestKind, SharedFile, Topology};
 
 struct World {
     reactor: Reactor,
@@ -113,5 +116,34 @@ fn more_disks_than_places() {
                 world.turn();
             }
         }
+    });
+}
+
+/// Regression: a shard whose queues waited for their own completions slept without a bound, so it learnt of no change.
+#[test]
+fn a_change_of_mode_reaches_a_shard_whose_disk_hangs() {
+    within_reason(|| {
+        let setup = DiskSetup { mode: DiskMode::Depth { max_io_requests: 1 }, ..DiskSetup::unlimited() };
+        let topology = Topology::new(1, Classes::new(), vec![setup]).unwrap();
+        let (backend, switches) = Holding::new();
+        switches.holds.store(true, Ordering::Relaxed);
+        let reactor = Reactor::new(0, &topology, backend).unwrap();
+        let files = vec![topology.file("file".as_ref(), CREATE, 0)];
+        let mut world = World { reactor, files, done: Vec::new() };
+        world.submit(0, 2);
+
+        let setter = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            topology.set_mode(0, DiskMode::Drain);
+        });
+        let until_ns = world.reactor.now_ns() + 60_000_000_000;
+        while world.reactor.in_backend() < 2 {
+            world.reactor.park(Some(until_ns)).unwrap();
+            world.reactor.reap(&mut world.done);
+            world.reactor.dispatch();
+        }
+        assert!(world.reactor.now_ns() < until_ns, "the shard slept until its caller's time");
+        setter.join().unwrap();
+        switches.holds.store(false, Ordering::Relaxed);
     });
 }

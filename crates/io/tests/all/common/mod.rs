@@ -1,8 +1,9 @@
-//! What the tests of the shards share: worlds, a watchdog, an executor of six lines, and (module `nasty`) a backend that
-//! misbehaves by the numbers.
+//! What the tests of the shards share: worlds, a watchdog, an executor of six lines, and backends that misbehave
+//! by the numbers (module `nasty`) or when told to (module `holding`).
 
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
+pub(crate) mod holding;
 pub(crate) mod nasty;
 
 #[path = "../../../../skip.rs"]
