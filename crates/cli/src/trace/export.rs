@@ -9,7 +9,8 @@ use clap::{Args, ValueEnum};
 use plimsoll_figures::units::format_count;
 use plimsoll_observe::trace::export::{Export, Exported, Form, HAS_PARQUET};
 
-use super::show::{FilterFlags, check_class, head, read_again};
+use super::read;
+use super::show::{FilterFlags, check_class, head};
 use crate::failure::{Failure, Outcome, without_parquet};
 use crate::flags::{nanos, time};
 use crate::output::{Output, refuse_input};
@@ -109,7 +110,7 @@ pub(super) fn run(arguments: &ExportArguments) -> Result<Outcome, Failure> {
     let exported = {
         let mut export =
             Export::begin(arguments.to.form(), out, head.clone()).map_err(|e| cannot_write(arguments, &e))?;
-        read_again(&arguments.trace, &mut |item| {
+        read(&arguments.trace, &mut |item| {
             if filter.takes(&item, &head) {
                 export.visit(&item);
             }

@@ -8,7 +8,6 @@ use clap::Args;
 use plimsoll_figures::units::format_count;
 use plimsoll_observe::trace;
 use plimsoll_observe::trace::show::{self, Filter, Head};
-use plimsoll_observe::trace::span::Item;
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{nanos, time};
@@ -60,19 +59,16 @@ impl FilterFlags {
     }
 }
 
-/// Reads the whole trace for its names and its start. Prints remarks on the trace to stderr. Standard input can be read
-/// only once: then classes are numbers, and times those of its clock.
+/// Reads the trace for its names and its start. Standard input can be read only once: then classes are numbers, and
+/// times those of its clock.
 pub(super) fn head(path: &Path) -> Result<Head, Failure> {
-    let mut head = Head::default();
     if path == Path::new("-") {
         screen::note(
             "standard input is read once: classes and disks are numbers, times those of the clock of the trace",
         );
-        return Ok(head);
+        return Ok(Head::default());
     }
-    let trace = super::read(path, &mut |item| head.visit(&item))?;
-    head.names = trace.names;
-    Ok(head)
+    trace::read_head(path).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))
 }
 
 /// Refuses a class that the trace lacks, and names those that it has.
@@ -90,14 +86,6 @@ pub(super) fn check_class(filter: &Filter, head: &Head, path: &Path) -> Result<(
     Err(Failure::Input(format!("{}: no class `{wanted}`; it has {}{tail}", path.display(), names.join(", "))))
 }
 
-/// Passes a trace to `visit` again, without reporting its losses again.
-pub(super) fn read_again(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<(), Failure> {
-    if path == Path::new("-") {
-        return super::read(path, visit).map(drop);
-    }
-    trace::read(path, visit).map_err(|error| Failure::Input(format!("{}: {error}", path.display()))).map(drop)
-}
-
 pub(super) fn run(arguments: &ShowArguments) -> Result<Outcome, Failure> {
     let filter = arguments.filter.filter(arguments.to.map(nanos))?;
     let head = head(&arguments.trace)?;
@@ -108,7 +96,7 @@ pub(super) fn run(arguments: &ShowArguments) -> Result<Outcome, Failure> {
     let (mut shown, mut further) = (0, 0);
     let mut end = writeln!(out, "{}", show::HEAD);
 
-    read_again(&arguments.trace, &mut |item| {
+    super::read(&arguments.trace, &mut |item| {
         if end.is_err() || !filter.takes(&item, &head) {
             return;
         }

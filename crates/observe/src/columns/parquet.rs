@@ -3,10 +3,11 @@
 //! **Why.** A hundred million rows are slow as text, and small as columns.
 //!
 //! **How.** Rows are collected in groups of [`GROUP_ROWS`], each column by itself, and written with dictionaries or,
-//! where values differ from row to row ([`Kind::Varied`]), as differences; pages are compressed with Snappy. Columns
-//! with unknown values are optional.
+//! where values differ from row to row or hardly ever ([`Cell`]), as differences; pages are compressed with Snappy.
+//! Columns with unknown values are optional. Texts have no bounds: nearly every group has them all, so bounds would
+//! spare no reader a group.
 //!
-//! **Limits.** A group is held in memory until it is full: about 30 MB of spans.
+//! **Limits.** A group is held in memory until it is full: about 20 MB of spans.
 //!
 //! **Example.**
 //! ```text
@@ -16,6 +17,7 @@
 //!   ...
 //! ```
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -23,17 +25,20 @@ use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
-use super::{Column, Kind, Value};
+use super::{Cell, Column, Int};
 
 pub(crate) const GROUP_ROWS: usize = 1 << 17;
 
 /// Most texts of a column that are kept to be found again.
 const TEXTS_MAX: usize = 64;
+
+/// Rows whose texts are handed to the writer at a time, which takes as many in one step.
+const BATCH_ROWS: usize = 1024;
 
 /// A Parquet file that is being written. Errors wait for [`Parquet::finish`].
 pub(crate) struct Parquet<R: 'static, C: 'static, W: Write + Send> {
@@ -59,11 +64,15 @@ impl<R, C, W: Write + Send> Parquet<R, C, W> {
         let pairs = metadata.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone())).collect();
         let mut properties =
             WriterProperties::builder().set_compression(Compression::SNAPPY).set_key_value_metadata(Some(pairs));
-        for held in columns.iter().filter(|held| held.column.kind.is_varied()) {
-            let path = ColumnPath::from(held.column.name);
-            properties = properties
-                .set_column_dictionary_enabled(path.clone(), false)
-                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+        for Column { name, cell, .. } in columns.iter().map(|held| held.column) {
+            let path = ColumnPath::from(*name);
+            properties = match cell {
+                Cell::Text(_) => properties.set_column_statistics_enabled(path, EnabledStatistics::None),
+                Cell::I32(_) | Cell::Varied(_) | Cell::Micros(_) => properties
+                    .set_column_dictionary_enabled(path.clone(), false)
+                    .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
+                Cell::I64(_) | Cell::F64(_) | Cell::Bool(_) => properties,
+            };
         }
 
         let writer =
@@ -104,70 +113,62 @@ impl<R, C, W: Write + Send> Parquet<R, C, W> {
     }
 }
 
-impl Kind {
-    /// Returns whether a dictionary would hold nearly every value.
-    const fn is_varied(self) -> bool {
-        matches!(self, Kind::Varied | Kind::Micros)
-    }
-}
-
 /// Returns the column in Parquet's own notation.
-fn schema_line<R, C>(Column { name, kind, is_optional, .. }: &Column<R, C>) -> String {
+fn schema_line<R, C>(Column { name, is_optional, cell }: &Column<R, C>) -> String {
     let repetition = if *is_optional { "OPTIONAL" } else { "REQUIRED" };
-    let (physical, logical) = match kind {
-        Kind::I32 => ("INT32", ""),
-        Kind::I64 | Kind::Varied => ("INT64", ""),
-        Kind::Micros => ("INT64", " (TIMESTAMP(MICROS,true))"),
-        Kind::F64 => ("DOUBLE", ""),
-        Kind::Bool => ("BOOLEAN", ""),
-        Kind::Text => ("BYTE_ARRAY", " (STRING)"),
+    let (physical, logical) = match cell {
+        Cell::I32(_) => ("INT32", ""),
+        Cell::I64(_) | Cell::Varied(_) => ("INT64", ""),
+        Cell::Micros(_) => ("INT64", " (TIMESTAMP(MICROS,true))"),
+        Cell::F64(_) => ("DOUBLE", ""),
+        Cell::Bool(_) => ("BOOLEAN", ""),
+        Cell::Text(_) => ("BYTE_ARRAY", " (STRING)"),
     };
     format!("  {repetition} {physical} {name}{logical};\n")
 }
 
-/// The values of a column in the group that is being collected.
-enum Values {
-    Int(Vec<i32>),
-    Long(Vec<i64>),
-    Float(Vec<f64>),
-    Bool(Vec<bool>),
-    Text(Vec<ByteArray>, Texts),
+/// The values of a column in the group that is being collected, and where they come from.
+enum Values<R, C> {
+    Int(Int<R, C>, Vec<i32>),
+    Long(Int<R, C>, Vec<i64>),
+    Float(fn(&R, &C) -> Option<f64>, Vec<f64>),
+    Bool(fn(&R, &C) -> Option<bool>, Vec<bool>),
+    Text(for<'a> fn(&'a R, &'a C) -> Option<Cow<'a, str>>, Texts),
 }
 
 /// A column of the group that is being collected.
 struct Held<R: 'static, C: 'static> {
     column: &'static Column<R, C>,
-    values: Values,
+    values: Values<R, C>,
     /// 1 for a value, 0 for an unknown one; empty for columns whose values are always known.
     levels: Vec<i16>,
 }
 
 impl<R, C> Held<R, C> {
     fn new(column: &'static Column<R, C>) -> Held<R, C> {
-        let values = match column.kind {
-            Kind::I32 => Values::Int(Vec::new()),
-            Kind::I64 | Kind::Varied | Kind::Micros => Values::Long(Vec::new()),
-            Kind::F64 => Values::Float(Vec::new()),
-            Kind::Bool => Values::Bool(Vec::new()),
-            Kind::Text => Values::Text(Vec::new(), Texts::default()),
+        let values = match column.cell {
+            Cell::I32(value) => Values::Int(value, Vec::new()),
+            Cell::I64(value) | Cell::Varied(value) | Cell::Micros(value) => Values::Long(value, Vec::new()),
+            Cell::F64(value) => Values::Float(value, Vec::new()),
+            Cell::Bool(value) => Values::Bool(value, Vec::new()),
+            Cell::Text(value) => Values::Text(value, Texts::default()),
         };
         Held { column, values, levels: Vec::new() }
     }
 
     fn push(&mut self, row: &R, shared: &C) {
-        let value = (self.column.value)(row, shared);
+        let narrow = |value: i64| i32::try_from(value).unwrap_or(if value < 0 { i32::MIN } else { i32::MAX });
+        let is_known = match &mut self.values {
+            Values::Int(value, values) => keep(values, value(row, shared).map(narrow)),
+            Values::Long(value, values) => keep(values, value(row, shared)),
+            Values::Float(value, values) => keep(values, value(row, shared)),
+            Values::Bool(value, values) => keep(values, value(row, shared)),
+            Values::Text(value, texts) => value(row, shared).map(|text| texts.push(&text)).is_some(),
+        };
         if self.column.is_optional {
-            self.levels.push(i16::from(value.is_some()));
-        }
-        match (&mut self.values, value) {
-            (Values::Int(values), Some(Value::Int(value))) => {
-                values.push(i32::try_from(value).unwrap_or(if value < 0 { i32::MIN } else { i32::MAX }));
-            }
-            (Values::Long(values), Some(Value::Int(value))) => values.push(value),
-            (Values::Float(values), Some(Value::Float(value))) => values.push(value),
-            (Values::Bool(values), Some(Value::Bool(value))) => values.push(value),
-            (Values::Text(values, known), Some(Value::Text(value))) => values.push(known.get(&value)),
-            (_, value) => debug_assert!(value.is_none() && self.column.is_optional, "{}", self.column.name),
+            self.levels.push(i16::from(is_known));
+        } else {
+            debug_assert!(is_known, "{}", self.column.name);
         }
     }
 
@@ -175,16 +176,23 @@ impl<R, C> Held<R, C> {
         let levels = self.column.is_optional.then_some(self.levels.as_slice());
 
         match &mut self.values {
-            Values::Int(values) => write_values::<Int32Type>(writer, values, levels)?,
-            Values::Long(values) => write_values::<Int64Type>(writer, values, levels)?,
-            Values::Float(values) => write_values::<DoubleType>(writer, values, levels)?,
-            Values::Bool(values) => write_values::<BoolType>(writer, values, levels)?,
-            Values::Text(values, _) => write_values::<ByteArrayType>(writer, values, levels)?,
+            Values::Int(_, values) => write_values::<Int32Type>(writer, values, levels)?,
+            Values::Long(_, values) => write_values::<Int64Type>(writer, values, levels)?,
+            Values::Float(_, values) => write_values::<DoubleType>(writer, values, levels)?,
+            Values::Bool(_, values) => write_values::<BoolType>(writer, values, levels)?,
+            Values::Text(_, texts) => texts.write(writer, levels)?,
         }
 
         self.levels.clear();
         Ok(())
     }
+}
+
+/// Keeps a value if it is known, and returns whether it is.
+fn keep<T>(values: &mut Vec<T>, value: Option<T>) -> bool {
+    let is_known = value.is_some();
+    values.extend(value);
+    is_known
 }
 
 /// Writes the values of a group, and forgets them.
@@ -198,20 +206,51 @@ fn write_values<T: DataType>(
     Ok(())
 }
 
-/// The first texts of a column: most rows share theirs with others, and its bytes with them.
+/// The texts of a column in the group that is being collected: each row has the number of its text.
 #[derive(Default)]
-struct Texts(Vec<ByteArray>);
+struct Texts {
+    /// The texts by number. The first [`TEXTS_MAX`] are there once each, and stay for later groups.
+    known: Vec<ByteArray>,
+    numbers: Vec<u32>,
+}
 
 impl Texts {
-    fn get(&mut self, text: &str) -> ByteArray {
-        if let Some(known) = self.0.iter().find(|known| known.data() == text.as_bytes()) {
-            return known.clone();
+    fn push(&mut self, text: &str) {
+        let mut first = self.known.iter().take(TEXTS_MAX);
+        let number = first.position(|known| known.data() == text.as_bytes()).unwrap_or_else(|| {
+            self.known.push(ByteArray::from(text));
+            self.known.len() - 1
+        });
+        self.numbers.push(number as u32);
+    }
+
+    /// Writes the texts of a group, and forgets them.
+    fn write(&mut self, writer: &mut SerializedColumnWriter<'_>, levels: Option<&[i16]>) -> Result<(), ParquetError> {
+        let writer = writer.typed::<ByteArrayType>();
+        let rows = levels.map_or(self.numbers.len(), <[i16]>::len);
+        let mut left = self.numbers.as_slice();
+        // A copy of a text changes its count of owners, which takes longer than the rest: a place that has the right
+        // text keeps it from batch to batch.
+        let mut values = vec![ByteArray::new(); BATCH_ROWS];
+        let mut held = vec![u32::MAX; BATCH_ROWS];
+
+        for begin in (0..rows).step_by(BATCH_ROWS) {
+            let end = rows.min(begin + BATCH_ROWS);
+            let levels = levels.map(|levels| &levels[begin..end]);
+            let known = levels.map_or(end - begin, |levels| levels.iter().filter(|level| **level > 0).count());
+            let (now, later) = left.split_at(known);
+            left = later;
+            for ((value, held), number) in values.iter_mut().zip(&mut held).zip(now) {
+                if std::mem::replace(held, *number) != *number {
+                    *value = self.known[*number as usize].clone();
+                }
+            }
+            writer.write_batch(&values[..known], levels, None)?;
         }
-        let new = ByteArray::from(text);
-        if self.0.len() < TEXTS_MAX {
-            self.0.push(new.clone());
-        }
-        new
+
+        self.numbers.clear();
+        self.known.truncate(TEXTS_MAX);
+        Ok(())
     }
 }
 
@@ -236,5 +275,39 @@ fn io_error(error: ParquetError) -> io::Error {
             Err(error) => io::Error::other(error),
         },
         error => io::Error::other(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::file::reader::SerializedFileReader;
+    use parquet::record::{Field, RowAccessor};
+
+    use super::super::{known, maybe, text};
+    use super::*;
+
+    static TEXTS: [Column<u64, ()>; 2] = [
+        known("known", Cell::Text(|it, ()| text(format!("text {}", it % 100)))),
+        maybe("maybe", Cell::Text(|it, ()| (it % 3 > 0).then(|| format!("text {}", it % 7).into()))),
+    ];
+
+    /// More texts than are kept, in two groups, with unknown ones between.
+    #[test]
+    fn a_row_has_its_own_text() {
+        let file = tempfile::tempfile().unwrap();
+        let mut parquet = Parquet::begin(file.try_clone().unwrap(), &TEXTS, &[]).unwrap();
+        let rows = GROUP_ROWS as u64 + 3 * BATCH_ROWS as u64 + 1;
+        (0..rows).for_each(|number| parquet.push(&number, &()));
+        parquet.finish().unwrap();
+
+        let mut found = 0;
+        for (number, row) in (0..).zip(SerializedFileReader::new(file).unwrap()) {
+            let row = row.unwrap();
+            assert_eq!(*row.get_string(0).unwrap(), format!("text {}", number % 100), "row {number}");
+            let expected = if number % 3 > 0 { Field::Str(format!("text {}", number % 7)) } else { Field::Null };
+            assert_eq!(row.get_column_iter().nth(1).unwrap().1, &expected, "row {number}");
+            found += 1;
+        }
+        assert_eq!(found, rows);
     }
 }

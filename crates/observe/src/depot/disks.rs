@@ -14,7 +14,7 @@
 use std::collections::HashSet;
 
 use super::{DepotError, Files, Place, Table, Written};
-use crate::columns::{Column, Kind, Value, int, known, maybe, text};
+use crate::columns::{Cell, Column, int, known, maybe, text};
 use crate::stat::{Columns, Facts, Gap, Judged, Observed};
 
 /// Beginnings of the names of devices that are often there and never used.
@@ -22,7 +22,7 @@ const NO_DISKS: [&str; 6] = ["loop", "ram", "zram", "sr", "fd", "nbd"];
 
 macro_rules! figures {
     ($($field:ident)+) => {
-        [$(maybe(stringify!($field), Kind::F64, |it: &Judged, _| float(columns(it).$field))),+]
+        [$(maybe(stringify!($field), Cell::F64(|it: &Judged, _| float(columns(it).$field)))),+]
     };
 }
 
@@ -32,8 +32,8 @@ fn columns(judged: &Judged) -> Columns {
     Columns { await_ms: columns.mean_await_ms(), ..columns }
 }
 
-fn float<'a>(value: Option<f64>) -> Option<Value<'a>> {
-    value.filter(|value| value.is_finite()).map(Value::Float)
+fn float(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| value.is_finite())
 }
 
 fn at_us(observed: &Observed) -> Option<i64> {
@@ -41,9 +41,9 @@ fn at_us(observed: &Observed) -> Option<i64> {
 }
 
 static WHEN: [Column<Judged, Observed>; 3] = [
-    known("at_utc", Kind::Micros, |_, observed| at_us(observed).map(Value::Int)),
-    maybe("duration_s", Kind::F64, |_, observed| float(observed.duration_s)),
-    known("disk", Kind::Text, |it, _| text(&it.interval.device)),
+    known("at_utc", Cell::Micros(|_, observed| at_us(observed))),
+    maybe("duration_s", Cell::F64(|_, observed| float(observed.duration_s))),
+    known("disk", Cell::Text(|it, _| text(&it.interval.device))),
 ];
 
 static FIGURES: [Column<Judged, Observed>; 26] = figures! {
@@ -54,16 +54,16 @@ static FIGURES: [Column<Judged, Observed>; 26] = figures! {
 };
 
 static JUDGED: [Column<Judged, Observed>; 10] = [
-    maybe("in_flight", Kind::I64, |it, _| it.interval.in_flight.and_then(int)),
-    maybe("gap", Kind::Text, |it, _| it.interval.gap.map(Gap::name).and_then(text)),
-    maybe("capacity_use", Kind::F64, |it, _| float(it.capacity_use)),
-    known("capacity_basis", Kind::Text, |it, _| text(it.capacity_basis.name())),
-    maybe("capacity_model", Kind::Text, |it, _| it.capacity_basis.model().and_then(text)),
-    maybe("saturation", Kind::F64, |it, _| float(it.saturation)),
-    maybe("read_saturation", Kind::F64, |it, _| float(it.read_saturation)),
-    maybe("write_saturation", Kind::F64, |it, _| float(it.write_saturation)),
-    known("verdict", Kind::Text, |it, _| text(it.verdict.name())),
-    known("why", Kind::Text, |it, _| text(&it.why)),
+    maybe("in_flight", Cell::I64(|it, _| it.interval.in_flight.and_then(int))),
+    maybe("gap", Cell::Text(|it, _| it.interval.gap.map(Gap::name).and_then(text))),
+    maybe("capacity_use", Cell::F64(|it, _| float(it.capacity_use))),
+    known("capacity_basis", Cell::Text(|it, _| text(it.capacity_basis.name()))),
+    maybe("capacity_model", Cell::Text(|it, _| it.capacity_basis.model().and_then(text))),
+    maybe("saturation", Cell::F64(|it, _| float(it.saturation))),
+    maybe("read_saturation", Cell::F64(|it, _| float(it.read_saturation))),
+    maybe("write_saturation", Cell::F64(|it, _| float(it.write_saturation))),
+    known("verdict", Cell::Text(|it, _| text(it.verdict.name()))),
+    known("why", Cell::Text(|it, _| text(&it.why))),
 ];
 
 /// Stores what was observed of disks, in its order. `facts` say what is an array.

@@ -10,7 +10,7 @@
 //! **Example.** `plimsoll depot DEPOT test.json`.
 
 use super::{DepotError, Files, Place, Table, Written};
-use crate::columns::{Column, Kind, Value, known, maybe, text};
+use crate::columns::{Cell, Column, known, maybe, text};
 
 /// A figure of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,19 +33,19 @@ pub struct Figure {
 struct At(i64);
 
 static COLUMNS: [Column<Figure, At>; 9] = [
-    known("at_utc", Kind::Micros, |_, At(at_us)| Some(Value::Int(*at_us))),
-    known("command", Kind::Text, |it, _| text(it.command)),
-    known("what", Kind::Text, |it, _| text(&it.what)),
-    maybe("class", Kind::Text, |it, _| it.class.as_deref().and_then(text)),
-    known("metric", Kind::Text, |it, _| text(&it.metric)),
-    known("unit", Kind::Text, |it, _| text(it.unit)),
-    known("value", Kind::F64, |it, _| Some(Value::Float(it.value))),
-    maybe("low", Kind::F64, |it, _| bound(it, 0)),
-    maybe("high", Kind::F64, |it, _| bound(it, 1)),
+    known("at_utc", Cell::Micros(|_, At(at_us)| Some(*at_us))),
+    known("command", Cell::Text(|it, _| text(it.command))),
+    known("what", Cell::Text(|it, _| text(&it.what))),
+    maybe("class", Cell::Text(|it, _| it.class.as_deref().and_then(text))),
+    known("metric", Cell::Text(|it, _| text(&it.metric))),
+    known("unit", Cell::Text(|it, _| text(it.unit))),
+    known("value", Cell::F64(|it, _| Some(it.value))),
+    maybe("low", Cell::F64(|it, _| bound(it, 0))),
+    maybe("high", Cell::F64(|it, _| bound(it, 1))),
 ];
 
-fn bound<'a>(figure: &Figure, at: usize) -> Option<Value<'a>> {
-    figure.interval.map(|interval| interval[at]).filter(|bound| bound.is_finite()).map(Value::Float)
+fn bound(figure: &Figure, at: usize) -> Option<f64> {
+    figure.interval.map(|interval| interval[at]).filter(|bound| bound.is_finite())
 }
 
 /// Stores figures of this time, in microseconds since 1970. Leaves out those that are not finite.

@@ -273,7 +273,7 @@ fn a_url_is_a_bucket_or_refused() {
 }
 
 static NUMBER: Column<i64, ()> =
-    crate::columns::known("number", crate::columns::Kind::I64, |it, ()| crate::columns::int(*it));
+    crate::columns::known("number", crate::columns::Cell::I64(|it, ()| crate::columns::int(*it)));
 
 #[test]
 fn hosts_and_clocks_that_make_no_directory_are_refused() {

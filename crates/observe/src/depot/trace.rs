@@ -14,10 +14,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use foldhash::fast::RandomState;
 use plimsoll::core::{Histogram, Op};
 
 use super::{DepotError, Files, Place, Table, Written};
-use crate::columns::{Column, Kind, Value, int, known, text};
+use crate::columns::{Cell, Column, int, known, text};
 use crate::trace::export::csv::COLUMNS;
 use crate::trace::show::Head;
 use crate::trace::span::{Item, Span};
@@ -48,7 +49,7 @@ pub enum StoreError {
 }
 
 /// The time of day before the columns of a span.
-static AT: [Column<Span, Head>; 1] = [known("at_utc", Kind::Micros, |it, head| at_us(it, head).map(Value::Int))];
+static AT: [Column<Span, Head>; 1] = [known("at_utc", Cell::Micros(at_us))];
 
 /// Returns the time of day at which a span begins, in microseconds since 1970.
 fn at_us(span: &Span, head: &Head) -> Option<i64> {
@@ -65,13 +66,13 @@ struct Bucket {
 }
 
 static HIST: [Column<Bucket, Head>; 7] = [
-    known("at_utc", Kind::Micros, |it, _| int(it.at_us)),
-    known("disk", Kind::Text, |it, head| text(head.disk(it.key.disk))),
-    known("class", Kind::Text, |it, head| text(head.class(it.key.class))),
-    known("op", Kind::Text, |it, _| text(it.key.op.name())),
-    known("stage", Kind::Text, |it, _| text(it.stage)),
-    known("bucket_ns", Kind::I64, |it, _| int(it.bucket_ns)),
-    known("pieces", Kind::I64, |it, _| int(it.pieces)),
+    known("at_utc", Cell::Micros(|it, _| int(it.at_us))),
+    known("disk", Cell::Text(|it, head| text(head.disk(it.key.disk)))),
+    known("class", Cell::Text(|it, head| text(head.class(it.key.class)))),
+    known("op", Cell::Text(|it, _| text(it.key.op.name()))),
+    known("stage", Cell::Text(|it, _| text(it.stage))),
+    known("bucket_ns", Cell::I64(|it, _| int(it.bucket_ns))),
+    known("pieces", Cell::I64(|it, _| int(it.pieces))),
 ];
 
 /// What the pieces of a group have in common.
@@ -89,16 +90,14 @@ struct Key {
 /// # Errors
 /// [`StoreError`]; the files of an earlier storing then stay as they were.
 pub fn store(place: &Place, path: &Path, options: TraceOptions) -> Result<(Vec<Written>, Vec<String>), StoreError> {
-    let mut head = Head::default();
-    let trace = trace::read(path, &mut |item| head.visit(&item))?;
-    head.names = trace.names;
-    head.unix_at_zero_ns = Some(unix_at_zero_ns(&head, trace.unix_at_zero_ns, options)?);
+    let mut head = trace::read_head(path)?;
+    head.unix_at_zero_ns = Some(unix_at_zero_ns(&head, options)?);
 
     let spans = Files::new(place, Table::Spans, AT.iter().chain(&COLUMNS));
-    let hist = Hist { files: Files::new(place, Table::Hist, &HIST), groups: HashMap::new() };
+    let hist = Hist { files: Files::new(place, Table::Hist, &HIST), groups: HashMap::default() };
     let mut sink = Sink { head, spans, hist, with_spans: options.with_spans, without_time: 0 };
     let mut stored = Ok(());
-    trace::read(path, &mut |item| {
+    let trace = trace::read(path, &mut |item| {
         if let (Item::Span(span), Ok(())) = (item, &stored) {
             stored = sink.take(&span);
         }
@@ -114,11 +113,10 @@ pub fn store(place: &Place, path: &Path, options: TraceOptions) -> Result<(Vec<W
 }
 
 /// Returns the unix time in ns at time stamp 0 of the trace.
-fn unix_at_zero_ns(head: &Head, said_ns: Option<u64>, options: TraceOptions) -> Result<i64, DepotError> {
-    let no_time = DepotError::NoTime { what: "trace" };
+fn unix_at_zero_ns(head: &Head, options: TraceOptions) -> Result<i64, DepotError> {
     match options.at_unix_ns {
         Some(at_ns) => Ok(at_ns.saturating_sub_unsigned(head.begin_ns.unwrap_or(0))),
-        None => said_ns.and_then(|ns| i64::try_from(ns).ok()).ok_or(no_time),
+        None => head.unix_at_zero_ns.ok_or(DepotError::NoTime { what: "trace" }),
     }
 }
 
@@ -155,7 +153,7 @@ impl Sink {
 /// The histograms of the seconds that are not written yet.
 struct Hist {
     files: Files<Bucket, Head>,
-    groups: HashMap<Key, Box<[Histogram; STAGES]>>,
+    groups: HashMap<Key, Box<[Histogram; STAGES]>, RandomState>,
 }
 
 impl Hist {

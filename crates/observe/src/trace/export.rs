@@ -89,6 +89,11 @@ pub struct Export<'a>(Box<dyn Sink + 'a>);
 
 impl<'a> Export<'a> {
     pub fn begin<W: Write + Send + 'a>(form: Form, out: W, head: Head) -> io::Result<Export<'a>> {
+        Export::begin_boxed(form, Box::new(out), head)
+    }
+
+    /// Begins an export. Formats are compiled in this crate, which is optimised, and not in that of the writer.
+    fn begin_boxed(form: Form, out: Box<dyn Write + Send + 'a>, head: Head) -> io::Result<Export<'a>> {
         Ok(Export(match form {
             Form::Csv => Box::new(csv::Csv::begin(out, head)),
             #[cfg(feature = "parquet")]

@@ -58,6 +58,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll::trace::format::OpenError;
 
+use show::Head;
 use span::{Item, Trace};
 
 /// Why nothing of a trace can be read. The caller adds the path.
@@ -110,18 +111,40 @@ pub fn files_of(path: &Path) -> Vec<PathBuf> {
     kernel::cpu_files(path)
 }
 
+/// Returns what must be known of the trace at `path` before its first item can be written. Of a program's own trace
+/// that takes a part of the time of [`read`].
+pub fn read_head(path: &Path) -> Result<Head, TraceError> {
+    if let [file] = files_of(path).as_slice() {
+        let (form, mut input) = opened(File::open(file).map_err(TraceError::Open)?)?;
+        if form == Form::Own {
+            return own::read_head(&mut input);
+        }
+    }
+
+    let mut head = Head::default();
+    let trace = read(path, &mut |item| head.visit(&item))?;
+    head.names = trace.names;
+    head.unix_at_zero_ns = trace.unix_at_zero_ns.and_then(|ns| i64::try_from(ns).ok());
+    Ok(head)
+}
+
 /// Does as [`read`] does, with an open file, a pipe or memory.
-pub fn read_from(mut input: impl Read, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
-    let mut head = Vec::new();
-    input.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
-    let form = form_of(&head)?;
-    let mut input = Cursor::new(head).chain(BufReader::with_capacity(BUFFER_BYTES, input));
+pub fn read_from(input: impl Read, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
+    let (form, mut input) = opened(input)?;
     let input: &mut dyn BufRead = &mut input;
     match form {
         Form::Own => own::read_own(&mut &mut *input, visit),
         Form::Blktrace => kernel::read_blktrace(input, visit),
         Form::Blkparse => kernel::read_blkparse(input, visit),
     }
+}
+
+/// Returns the form of a trace, and all its bytes.
+fn opened(mut input: impl Read) -> Result<(Form, impl BufRead), TraceError> {
+    let mut head = Vec::new();
+    input.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
+    let form = form_of(&head)?;
+    Ok((form, Cursor::new(head).chain(BufReader::with_capacity(BUFFER_BYTES, input))))
 }
 
 /// Returns whether a file that begins with `head` is a trace, as its first [`HEAD_BYTES`] show.

@@ -39,11 +39,13 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::Read;
 
+use foldhash::fast::RandomState;
 use plimsoll::core::trace::{Event, EventKind};
 use plimsoll::trace::format::{Body, Clock, Lost, Names, Reader};
 use plimsoll_figures::units::format_count;
 
 use super::TraceError;
+use super::show::Head;
 use super::span::{Item, Origin, Span, Trace};
 
 /// Most requests and pieces held at one time.
@@ -55,16 +57,47 @@ pub const ENDED_MAX: usize = 1 << 14;
 /// Most pieces held in flight for one request.
 const PIECES_MAX: usize = 4096;
 
+/// Longest list of pieces that is kept for another request: that of one piece takes this much.
+const SPARE_PIECES_MAX: usize = 4;
+
 /// Hands the spans and other events of a trace in the `PLIMTRCE` format to `visit`. Damage after the head is no error:
 /// see [`Trace::lost`].
 pub fn read_own(input: &mut dyn Read, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
     read_bounded(input, visit, HELD_MAX)
 }
 
+/// Returns the names, the earliest time and the clock of a trace in the `PLIMTRCE` format, without matching its events.
+pub fn read_head(input: &mut dyn Read) -> Result<Head, TraceError> {
+    let mut reader = Reader::new(input)?;
+    let mut names = Renamed::default();
+    let mut begin_ns: Option<u64> = None;
+    while let Some(chunk) = reader.next_chunk()? {
+        match chunk.body {
+            Body::Names(more) => names.take(more),
+            Body::Events(events) => {
+                let times_ns = events.iter().filter(|event| is_a_beginning(event.kind)).map(|event| event.time_ns);
+                begin_ns = begin_ns.into_iter().chain(times_ns).min();
+            }
+        }
+    }
+    let unix_at_zero_ns = unix_at_zero_ns(&reader).and_then(|ns| i64::try_from(ns).ok());
+    Ok(Head { names: names.names, begin_ns, unix_at_zero_ns })
+}
+
+/// Returns whether a span or another item may begin with an event of this kind.
+fn is_a_beginning(kind: EventKind) -> bool {
+    !matches!(kind, EventKind::Reaped | EventKind::Finished | EventKind::Callback | EventKind::Cancelled)
+}
+
+/// Returns the unix time in ns at time stamp 0, if the clock has one.
+fn unix_at_zero_ns<R: Read>(reader: &Reader<R>) -> Option<u64> {
+    Some(reader.unix_at_zero_ns()).filter(|unix_ns| reader.clock() == Clock::Monotonic && *unix_ns > 0)
+}
+
 fn read_bounded(input: &mut dyn Read, visit: &mut dyn FnMut(Item), held_max: usize) -> Result<Trace, TraceError> {
     let mut reader = Reader::new(input)?;
     let is_monotonic = reader.clock() == Clock::Monotonic;
-    let unix_at_zero_ns = Some(reader.unix_at_zero_ns()).filter(|unix_ns| is_monotonic && *unix_ns > 0);
+    let unix_at_zero_ns = unix_at_zero_ns(&reader);
     let mut names = Renamed::default();
     let mut shards: BTreeMap<u16, Shard> = BTreeMap::new();
     let mut all = All { held_max, ..All::default() };
@@ -191,6 +224,9 @@ struct All {
     pushed_out: u64,
     restarted: u64,
     ends_of_nothing: u64,
+    /// The memory of requests that were handed over, for those to come.
+    #[expect(clippy::vec_box, reason = "boxes come from the map of requests, and go back as they are")]
+    spare: Vec<Box<Request>>,
 }
 
 impl All {
@@ -216,7 +252,7 @@ struct Request {
 }
 
 impl Request {
-    fn new(event: &Event, all: &mut All) -> Request {
+    fn new(event: &Event, all: &mut All) -> Box<Request> {
         all.born += 1;
         all.held += 1;
 
@@ -245,7 +281,16 @@ impl Request {
             is_cancelled: false,
         };
 
-        Request { born: all.born, ended_before: 0, base, under_way: Vec::new(), done: None, has_ended: false }
+        let mut place = all.spare.pop();
+        let under_way = place.as_mut().map(|earlier| std::mem::take(&mut earlier.under_way)).unwrap_or_default();
+        let new = Request { born: all.born, ended_before: 0, base, under_way, done: None, has_ended: false };
+        match place {
+            Some(mut place) => {
+                *place = new;
+                place
+            }
+            None => Box::new(new),
+        }
     }
 
     /// Returns the index of the event's piece, which is added if it is new.
@@ -306,16 +351,19 @@ impl Request {
     }
 
     /// Hands over all pieces held.
-    fn hand_over(mut self, callback_ns: Option<u64>, all: &mut All, visit: &mut dyn FnMut(Item)) {
+    fn hand_over(mut self: Box<Request>, callback_ns: Option<u64>, all: &mut All, visit: &mut dyn FnMut(Item)) {
         let done = self.done.take();
         let last = done.or_else(|| self.under_way.pop());
         all.held -= self.under_way.len() + 1 + usize::from(last.is_some());
         all.begun_before += u64::from(self.base.queued_ns.is_none());
-        for piece in self.under_way {
+        for piece in self.under_way.drain(..) {
             all.hand_over(piece, visit);
         }
         let last = last.unwrap_or(self.base);
         all.hand_over(Span { callback_ns, ..last }, visit);
+        if self.under_way.capacity() <= SPARE_PIECES_MAX {
+            all.spare.push(self);
+        }
     }
 }
 
@@ -326,7 +374,7 @@ fn error_of(event: &Event) -> Option<i32> {
 /// The requests of one shard.
 #[derive(Default)]
 struct Shard {
-    requests: HashMap<u64, Request>,
+    requests: HashMap<u64, Box<Request>, RandomState>,
     /// Numbers and births of requests in the order of birth, removed ones included.
     order: VecDeque<(u64, u64)>,
     /// Numbers and births of requests that have ended and wait for their callback.
@@ -379,7 +427,7 @@ impl Shard {
         }
     }
 
-    fn insert(&mut self, mut request: Request, all: &mut All, visit: &mut dyn FnMut(Item)) {
+    fn insert(&mut self, mut request: Box<Request>, all: &mut All, visit: &mut dyn FnMut(Item)) {
         request.ended_before = self.ended_of.get(&request.base.class).copied().unwrap_or(0);
         self.order.push_back((request.base.request, request.born));
         self.requests.insert(request.base.request, request);
@@ -396,7 +444,7 @@ impl Shard {
     }
 
     /// Removes this request, unless its number belongs to another by now.
-    fn remove(&mut self, number: u64, born: u64) -> Option<Request> {
+    fn remove(&mut self, number: u64, born: u64) -> Option<Box<Request>> {
         self.requests.get(&number).filter(|held| held.born == born)?;
         self.requests.remove(&number)
     }

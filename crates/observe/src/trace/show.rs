@@ -48,20 +48,17 @@ pub struct Head {
     pub names: Names,
     /// The earliest time in the trace, in ns on its clock; `None` if there is none.
     pub begin_ns: Option<u64>,
-    /// The latest time in the trace, in ns on its clock.
-    pub end_ns: Option<u64>,
     /// Unix time in ns at time stamp 0; `None` if it is not known, or not needed.
     pub unix_at_zero_ns: Option<i64>,
 }
 
 impl Head {
     pub fn visit(&mut self, item: &Item) {
-        let (begin_ns, end_ns) = match item {
-            Item::Span(span) => (span.begin_ns(), span.end_ns().or(span.begin_ns())),
-            Item::Event(_, event) => (Some(event.time_ns), Some(event.time_ns)),
+        let begin_ns = match item {
+            Item::Span(span) => span.begin_ns(),
+            Item::Event(_, event) => Some(event.time_ns),
         };
         self.begin_ns = self.begin_ns.into_iter().chain(begin_ns).min();
-        self.end_ns = self.end_ns.max(end_ns);
     }
 
     /// Returns the name of a class; `class 3` if it has none.
@@ -319,6 +316,6 @@ mod tests {
         for item in [span(500, 900), span(200, 950)] {
             head.visit(&Item::Span(item));
         }
-        assert_eq!((head.begin_ns, head.end_ns), (Some(200), Some(950)));
+        assert_eq!(head.begin_ns, Some(200));
     }
 }

@@ -19,32 +19,32 @@ use plimsoll_figures::units::csv_field;
 use super::super::show::Head;
 use super::super::span::{Item, Span};
 use super::{Exported, Sink, Sticky};
-use crate::columns::{Column, Kind, Value, int, known, maybe, text};
+use crate::columns::{Cell, Column, int, known, maybe, text};
 
 /// The columns in their order.
 pub(crate) static COLUMNS: [Column<Span, Head>; 22] = [
-    known("shard", Kind::I32, |it, _| int(it.shard)),
-    known("disk", Kind::Text, |it, head| text(head.disk(it.disk))),
-    known("class", Kind::Text, |it, head| text(head.class(it.class))),
-    known("op", Kind::Text, |it, _| text(it.op.name())),
-    known("request", Kind::Varied, |it, _| int(it.request)),
-    known("piece", Kind::I32, |it, _| int(it.piece)),
-    known("is_split", Kind::Bool, |it, _| Some(Value::Bool(it.is_split))),
-    maybe("file", Kind::Text, |it, head| file_name(it, head).map(Value::Text)),
-    known("offset_bytes", Kind::Varied, |it, _| int(it.offset_bytes)),
-    known("len_bytes", Kind::I64, |it, _| int(it.len_bytes)),
-    known("merged", Kind::I32, |it, _| int(it.merged)),
-    maybe("cost_ns", Kind::I64, |it, _| it.cost_ns.and_then(int)),
-    maybe("wait_reason", Kind::Text, |it, _| text(it.reason?.name())),
-    maybe("queued_ns", Kind::Varied, |it, _| it.queued_ns.and_then(int)),
-    maybe("dispatched_ns", Kind::Varied, |it, _| it.dispatched_ns.and_then(int)),
-    maybe("submitted_ns", Kind::Varied, |it, _| it.submitted_ns.and_then(int)),
-    maybe("completed_ns", Kind::Varied, |it, _| it.completed_ns.and_then(int)),
-    known("late_max_ns", Kind::Varied, |it, _| int(it.late_max_ns)),
-    maybe("reaped_ns", Kind::Varied, |it, _| it.reaped_ns.and_then(int)),
-    maybe("callback_ns", Kind::Varied, |it, _| it.callback_ns.and_then(int)),
-    maybe("error", Kind::I32, |it, _| it.error.and_then(int)),
-    known("is_cancelled", Kind::Bool, |it, _| Some(Value::Bool(it.is_cancelled))),
+    known("shard", Cell::I32(|it, _| int(it.shard))),
+    known("disk", Cell::Text(|it, head| text(head.disk(it.disk)))),
+    known("class", Cell::Text(|it, head| text(head.class(it.class)))),
+    known("op", Cell::Text(|it, _| text(it.op.name()))),
+    known("request", Cell::Varied(|it, _| int(it.request))),
+    known("piece", Cell::I32(|it, _| int(it.piece))),
+    known("is_split", Cell::Bool(|it, _| Some(it.is_split))),
+    maybe("file", Cell::Text(file_name)),
+    known("offset_bytes", Cell::Varied(|it, _| int(it.offset_bytes))),
+    known("len_bytes", Cell::I64(|it, _| int(it.len_bytes))),
+    known("merged", Cell::I32(|it, _| int(it.merged))),
+    maybe("cost_ns", Cell::I64(|it, _| it.cost_ns.and_then(int))),
+    maybe("wait_reason", Cell::Text(|it, _| text(it.reason?.name()))),
+    maybe("queued_ns", Cell::Varied(|it, _| it.queued_ns.and_then(int))),
+    maybe("dispatched_ns", Cell::Varied(|it, _| it.dispatched_ns.and_then(int))),
+    maybe("submitted_ns", Cell::Varied(|it, _| it.submitted_ns.and_then(int))),
+    maybe("completed_ns", Cell::Varied(|it, _| it.completed_ns.and_then(int))),
+    known("late_max_ns", Cell::Varied(|it, _| int(it.late_max_ns))),
+    maybe("reaped_ns", Cell::Varied(|it, _| it.reaped_ns.and_then(int))),
+    maybe("callback_ns", Cell::Varied(|it, _| it.callback_ns.and_then(int))),
+    maybe("error", Cell::I32(|it, _| it.error.and_then(int))),
+    known("is_cancelled", Cell::Bool(|it, _| Some(it.is_cancelled))),
 ];
 
 /// Returns the path of the file; `file 7` if it has no name; `None` in a kernel trace.
@@ -76,12 +76,15 @@ impl<W: Write> Sink for Csv<W> {
         for (at, column) in COLUMNS.iter().enumerate() {
             self.line.push_str(if at == 0 { "" } else { "," });
             // Writing to a string does not fail.
-            let _ = match (column.value)(span, &self.head) {
-                Some(Value::Int(value)) => write!(self.line, "{value}"),
-                Some(Value::Float(value)) => write!(self.line, "{value}"),
-                Some(Value::Bool(value)) => write!(self.line, "{value}"),
-                Some(Value::Text(value)) => write!(self.line, "{}", csv_field(&value)),
-                None => Ok(()),
+            let _ = match column.cell {
+                Cell::I32(value) | Cell::I64(value) | Cell::Varied(value) | Cell::Micros(value) => {
+                    value(span, &self.head).map_or(Ok(()), |value| write!(self.line, "{value}"))
+                }
+                Cell::F64(value) => value(span, &self.head).map_or(Ok(()), |value| write!(self.line, "{value}")),
+                Cell::Bool(value) => value(span, &self.head).map_or(Ok(()), |value| write!(self.line, "{value}")),
+                Cell::Text(value) => {
+                    value(span, &self.head).map_or(Ok(()), |value| self.line.write_str(&csv_field(&value)))
+                }
             };
         }
         self.line.push('\n');

@@ -50,9 +50,16 @@ fn file(chunks: &[(u16, u64, Vec<Event>)]) -> Vec<u8> {
 }
 
 fn read_all(file: &[u8], held_max: usize) -> (Vec<Span>, Trace) {
-    let mut spans = Vec::new();
-    let trace = read_bounded(&mut { file }, &mut |item| spans.extend(span_of(item)), held_max).unwrap();
+    let (mut spans, mut head) = (Vec::new(), Head::default());
+    let mut visit = |item| {
+        head.visit(&item);
+        spans.extend(span_of(item));
+    };
+    let trace = read_bounded(&mut { file }, &mut visit, held_max).unwrap();
     assert_eq!(trace.spans, spans.len() as u64);
+    let alone = read_head(&mut { file }).unwrap();
+    assert_eq!((alone.names, alone.begin_ns), (trace.names.clone(), head.begin_ns));
+    assert_eq!(alone.unix_at_zero_ns, trace.unix_at_zero_ns.map(|ns| ns as i64));
     (spans, trace)
 }
 
