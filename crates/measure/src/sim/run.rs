@@ -175,8 +175,11 @@ pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_step: &mut dyn 
             hand_on(finished, on_step, &mut ready);
         }
 
-        let done: f64 = parts.iter().map(|part| f64::from(part.load(Ordering::Relaxed)) / WHOLE).sum();
-        on_step(Step::Advanced(done / count as f64));
+        // All runs before are done, and none after has begun: ten thousand would be ten thousand times summed.
+        let begun = next.load(Ordering::Relaxed).min(count);
+        let under_way = parts.get(ready.len()..begun).unwrap_or_default();
+        let done: f64 = under_way.iter().map(|part| f64::from(part.load(Ordering::Relaxed)) / WHOLE).sum();
+        on_step(Step::Advanced((ready.len() as f64 + done) / count as f64));
     }
 
     // After a stop, results count even if an earlier task has none.

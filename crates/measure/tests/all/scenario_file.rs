@@ -164,14 +164,21 @@ fn what_makes_no_scenario_is_refused() {
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_another() {
     let task = |seed| Task { subject: Subject::Own(Arc::new(scenario(BASE))), changes: Vec::new(), seed };
-    let mut curves = 0;
+    let (mut curves, mut done) = (0, 0.0);
     let finished = run_all(vec![task(1), task(1), task(2)], 2, &Stop::default(), &mut |step| {
-        let Step::Ended(run) = step else { return };
+        let run = match step {
+            Step::Ended(run) => run,
+            Step::Advanced(part) => {
+                assert!(part >= done, "{part} after {done}");
+                done = part;
+                return;
+            }
+        };
         let series = &run.result.as_ref().unwrap().series;
         assert!(series.iter().all(|series| !series.y.is_empty()));
         curves += series.len();
     });
-    assert!(curves > 0);
+    assert!(curves > 0 && done == 1.0, "{curves} curves, {done} done");
     let hashes: Vec<u64> = finished.iter().map(|run| run.result.as_ref().unwrap().log_hash).collect();
     assert!(hashes[0] == hashes[1] && hashes[0] != hashes[2], "{hashes:?}");
     let result = finished[0].result.as_ref().unwrap();
