@@ -18,15 +18,14 @@ compile_error!("offsets of 64 bits are taken for granted: build it for a 64-bit 
 
 /// Reads from the page cache into `parts`, without waiting for the disk. Returns 0 bytes at the end of the file, and
 /// `None` if no byte is cached or the kernel does not support the query.
-fn try_cached(managed: Managed, parts: &[iovec], offset: Option<off_t>) -> Option<size_t> {
+fn try_cached(managed: Managed, parts: &[iovec], offset: off_t) -> Option<size_t> {
     let Managed { fd, entry, .. } = managed;
     if entry.has(DIRECT | NO_NOWAIT) || !state::is_awake() {
         return None;
     }
     let errno_before = errno::get();
     // SAFETY: the parts are the caller's own, or lie in the caller's buffer.
-    let result =
-        unsafe { real::preadv64v2(fd, parts.as_ptr(), parts.len() as c_int, offset.unwrap_or(-1), libc::RWF_NOWAIT) };
+    let result = unsafe { real::preadv64v2(fd, parts.as_ptr(), parts.len() as c_int, offset, libc::RWF_NOWAIT) };
     let Ok(bytes) = size_t::try_from(result) else {
         // Keep trying after EINVAL: it is about this call's arguments only.
         if matches!(errno::get(), libc::EOPNOTSUPP | libc::ENOSYS) {
@@ -46,12 +45,12 @@ pub(crate) fn count_cached(bytes: size_t) {
 }
 
 /// Reads the cached part of one buffer. Returns its length, and whether the read is complete.
-fn from_cache(managed: Managed, buffer: *mut c_void, count: size_t, offset: Option<off_t>) -> (size_t, bool) {
+fn from_cache(managed: Managed, buffer: *mut c_void, count: size_t, offset: off_t) -> (size_t, bool) {
     let mut have = 0;
     // Twice: a second read distinguishes the end of the file from the end of the cached part.
     for _ in 0..2 {
         let part = iovec { iov_base: buffer.wrapping_byte_add(have), iov_len: count - have };
-        match try_cached(managed, &[part], offset.map(|offset| offset + have as off_t)) {
+        match try_cached(managed, &[part], offset + have as off_t) {
             None => return (have, false),
             Some(0) => return (have, true),
             Some(bytes) => {
@@ -66,12 +65,46 @@ fn from_cache(managed: Managed, buffer: *mut c_void, count: size_t, offset: Opti
     (have, false)
 }
 
-/// Carries out a managed read. `part(at, len)` reads `len` bytes to `at` in the buffer.
-fn managed_read(
+/// Returns whether a read at `at` will probably find all bytes in the page cache: its first and its last byte are.
+fn is_cached(managed: Managed, at: off_t, count: size_t) -> bool {
+    let probe = |at: off_t| {
+        let mut byte = 0_u8;
+        try_cached(managed, &[iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 }], at)
+    };
+    let page = |at: off_t| at >> 12;
+    let last = at.saturating_add(count as off_t - 1);
+    match probe(last) {
+        None => false,
+        Some(0) => match bytes_to_the_end(managed.fd, at) {
+            Some(0) => true,
+            Some(left) if left < count => is_cached(managed, at, left),
+            _ => false,
+        },
+        Some(_) => page(at) == page(last) || probe(at).is_some(),
+    }
+}
+
+/// Carries out a managed read at the descriptor's position. That is one call, because other threads and processes may
+/// share the position, and would get parts of each other's records. So nothing is taken from the page cache in advance.
+fn read_whole(managed: Managed, count: size_t, read: impl FnOnce() -> ssize_t) -> ssize_t {
+    let Some(at) = standing(managed.fd).filter(|_| count > 0) else { return read() };
+    if is_cached(managed, at, count) {
+        let result = read();
+        count_cached(size_t::try_from(result).unwrap_or(0));
+        return result;
+    }
+    match Passage::find(managed, Kind::Read, count, at) {
+        None => read(),
+        Some(passage) => passage.whole(count, read),
+    }
+}
+
+/// Carries out a managed read at an offset. `part(at, len)` reads `len` bytes to `at` in the buffer.
+fn read_in_parts(
     managed: Managed,
     buffer: *mut c_void,
     count: size_t,
-    offset: Option<off_t>,
+    offset: off_t,
     part: impl Fn(size_t, size_t) -> ssize_t,
 ) -> ssize_t {
     let (have, is_all) = from_cache(managed, buffer, count, offset);
@@ -80,16 +113,26 @@ fn managed_read(
     }
 
     let left = count - have;
-    let Some(at) = offset.map(|offset| offset + have as off_t).or_else(|| standing(managed.fd)) else {
-        return if have > 0 { have as ssize_t } else { part(0, count) };
-    };
-
-    let rest = match Passage::find(managed, Kind::Read, left, at) {
+    let rest = match Passage::find(managed, Kind::Read, left, offset + have as off_t) {
         None => part(have, left),
         Some(passage) => passage.in_parts(left, |at, len| part(have + at, len)),
     };
     // Return the bytes read earlier, even if a later part failed.
     if rest < 0 && have > 0 { have as ssize_t } else { rest + have as ssize_t }
+}
+
+/// Returns the bytes from `offset` to the end of a regular file, which a read does not exceed. Returns `None` for a
+/// block device.
+pub(crate) fn bytes_to_the_end(fd: c_int, offset: off_t) -> Option<size_t> {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `stat` has room for what the call writes.
+    if errno::keep(|| unsafe { libc::fstat(fd, stat.as_mut_ptr()) }) != 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded and has filled it.
+    let stat = unsafe { stat.assume_init() };
+    let is_regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
+    is_regular.then(|| stat.st_size.saturating_sub(offset).max(0) as size_t)
 }
 
 fn managed_write(
@@ -104,8 +147,12 @@ fn managed_write(
     if !entry.has(DIRECT | SYNC) {
         return passage.buffered(count, || part(0, count));
     }
-    // An append must be one call.
-    if entry.has(APPEND) { passage.whole(count, || part(0, count)) } else { passage.in_parts(count, part) }
+    // An append, and a write at a position that others may share, must be one call.
+    if offset.is_none() || entry.has(APPEND) {
+        passage.whole(count, || part(0, count))
+    } else {
+        passage.in_parts(count, part)
+    }
 }
 
 /// Returns a vectored call's parts, or an empty slice if the list is invalid, which the call itself will report.
@@ -141,7 +188,7 @@ fn vectored(
     // Accept only all bytes or the end of the file, because a program takes a short read for the end. Do not try at the
     // descriptor's position, which a partial read would move.
     if kind == Kind::Read
-        && offset.is_some()
+        && let Some(offset) = offset
         && let Some(bytes) = try_cached(managed, parts, offset).filter(|bytes| [0, len_bytes].contains(bytes))
     {
         count_cached(bytes);
@@ -226,10 +273,8 @@ functions! {
             // SAFETY: passed on unchanged.
             return unsafe { real::read(fd, buffer, count) };
         };
-        managed_read(managed, buffer, count, None, |at, len| {
-            // SAFETY: within the caller's buffer.
-            unsafe { real::read(fd, buffer.wrapping_byte_add(at), len) }
-        })
+        // SAFETY: passed on unchanged.
+        read_whole(managed, count, || unsafe { real::read(fd, buffer, count) })
     }
 
     /// Reads as `read`, for a program that was built with checks.
@@ -260,7 +305,7 @@ functions! {
             // SAFETY: passed on unchanged.
             return unsafe { real::pread64(fd, buffer, count, offset) };
         };
-        managed_read(managed, buffer, count, Some(offset), |at, len| {
+        read_in_parts(managed, buffer, count, offset, |at, len| {
             // SAFETY: within the caller's buffer.
             unsafe { real::pread64(fd, buffer.wrapping_byte_add(at), len, offset + at as off_t) }
         })

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use plimsoll::{Call, Class, Passed, Permit};
 
+use crate::calls::bytes_to_the_end;
 use crate::desk::{self, Denied, Turn};
 use crate::fds::{DIRECT, Managed, SYNC};
 use crate::handover::{Counters, Kind, Past};
@@ -166,15 +167,21 @@ impl Passage {
 
     /// Charges `len_bytes` in pieces. Returns the permit of the last piece.
     fn charge(&self, kind: Kind, len_bytes: usize) -> Option<Admitted> {
-        let mut left = len_bytes;
+        let (mut charged, mut end) = (0, len_bytes);
+        let mut is_end_known = kind != Kind::Read;
         loop {
-            let permit = self.enter(kind, left, len_bytes - left)?;
+            let permit = self.enter(kind, end - charged, charged)?;
             let allowed = permit.len_bytes();
-            if allowed >= left {
+            if allowed < end - charged && !is_end_known {
+                is_end_known = true;
+                let all = bytes_to_the_end(self.managed.fd, self.offset_bytes as i64);
+                end = all.map_or(end, |all| all.clamp(charged, end));
+            }
+            if allowed >= end - charged {
                 return Some(permit);
             }
             self.end(Some(permit), kind, allowed as isize);
-            left -= allowed;
+            charged += allowed;
         }
     }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod charges;
+mod in_c;
 mod live;
 mod processes;
 mod programs;
@@ -538,19 +539,27 @@ int main(void) {
 }
 "#;
 
-#[test]
-fn a_program_in_c_notices_nothing() {
-    let world = World::new();
+/// Compiles a program in C. Returns `None` if that cannot be done here.
+fn compiled(world: &World, source: &str) -> Option<String> {
     if !has("cc") {
-        return;
+        return None;
     }
-    let (source, disk) = (world.file("a.c", IN_C), world.file("disk.yaml", DISK));
+    let source = world.file("a.c", source);
     let program = world.path().join("in-c").to_str().unwrap().to_owned();
     let flags = ["-O2", "-w", "-D_GNU_SOURCE", "-D_FORTIFY_SOURCE=2", "-D_FILE_OFFSET_BITS=64", "-pthread"];
     let built = ended(world.command("cc", &[&flags[..], &["-o", &program, &source]].concat()));
     if !built.status.success() {
-        return skip(format_args!("cc cannot build it here: {}", err(&built)));
+        skip(format_args!("cc cannot build it here: {}", err(&built)));
+        return None;
     }
+    Some(program)
+}
+
+#[test]
+fn a_program_in_c_notices_nothing() {
+    let world = World::new();
+    let Some(program) = compiled(&world, IN_C) else { return };
+    let disk = world.file("disk.yaml", DISK);
     let output = world.run(&["--disk", &disk], &[&program]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n", "{}", err(&output));
 }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{World, err, has};
+use super::{DISK, World, err, has};
+use crate::skip::has_direct_io;
 
 /// A limit of 10 MB a second on everything.
 const SLOW: &str = "classes: [{name: slow, shares: 9, limit_bandwidth: 10M}]\nrules: [{class: slow}]\n";
@@ -93,4 +94,17 @@ fn copies_inside_the_kernel_are_charged() {
             assert!(std::fs::read(world.data().join("to")).unwrap() == contents, "{way}: another file");
         }
     }
+}
+
+#[test]
+fn a_read_at_the_position_is_charged_up_to_the_end_of_the_file() {
+    let world = World::new();
+    if !has_direct_io(world.path()) || !has("dd") {
+        return;
+    }
+    std::fs::write(world.data().join("a"), vec![7; 1 << 20]).unwrap();
+    let disk = world.file("disk.yaml", DISK);
+    let dd = ["dd", "if=a", "of=/dev/null", "bs=64M", "count=1", "iflag=direct"];
+    let [read, _] = charged(&report(&world, &["--disk", &disk], &dd));
+    assert_eq!(read, 1 << 20);
 }
