@@ -231,6 +231,12 @@ impl Gate {
         Ok(admitted.map(|admitted| Permit { gate: &self.0, admitted: Some(admitted) }))
     }
 
+    /// Withdraws the call for which the calling thread has waited at this gate if it has left the wait by a jump from a
+    /// signal handler (`siglongjmp`), which runs no destructors. Otherwise does nothing.
+    pub fn withdraw_left(&self) {
+        self.0.withdraw_left();
+    }
+
     /// Moves `len_bytes` through the gate in as many calls of `call(offset, len)` as needed: each moves up to `len`
     /// bytes from `offset` of the transfer, and returns how many. A call that moves fewer is the last. Returns the
     /// bytes moved in all.

@@ -11,7 +11,7 @@ use libc::{c_char, c_int, c_uint, iovec, mode_t, off_t, pthread_t, size_t, ssize
 use crate::fds::{self, APPEND, DIRECT, Managed, NO_NOWAIT, SYNC};
 use crate::handover::Kind;
 use crate::passage::Passage;
-use crate::{copies, errno, names, real, state};
+use crate::{copies, errno, inside, names, real, state};
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("offsets of 64 bits are taken for granted: build it for a 64-bit machine");
@@ -216,7 +216,7 @@ fn other(fd: c_int, kind: Kind, writes: bool, call: impl Fn() -> c_int) -> c_int
 /// Manages a descriptor that was opened, if its file is managed. Returns `fd`.
 fn opened(fd: c_int, flags: c_int) -> c_int {
     if fd >= 0 && state::is_awake() && state::is_own_process() {
-        match state::go_inside() {
+        match inside::go_inside(inside::frame()) {
             Some(_inside) => errno::keep(|| state::take_in(fd, flags)),
             // In a signal handler: do not manage it, and forget the earlier descriptor of its number.
             None => fds::forget(fd),

@@ -161,6 +161,18 @@ pub(crate) fn ask(
     }
 }
 
+/// Withdraws or ends the call of the calling thread's desk, which the thread has left.
+pub(crate) fn withdraw_left(counters: &Counters) {
+    let number = MINE.try_with(|mine| mine.number.get().filter(|_| mine.pid.get() == state::pid()));
+    let Some(desk) = number.ok().flatten().and_then(|number| counters.desks.get(number)) else { return };
+    if [ASKED, ASKED_AGAIN, ADMITTED, REFUSED].contains(&desk.state.load(Acquire)) {
+        desk.moved_bytes.store(0, Relaxed);
+        desk.errno.store(libc::ECANCELED.unsigned_abs(), Relaxed);
+        desk.state.store(ENDED, Release);
+        wake(&desk.state);
+    }
+}
+
 /// Returns whether no process with the gate will answer.
 fn is_gone(counters: &Counters) -> bool {
     let owner = counters.owner.load(Acquire);

@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use crate::state;
+use crate::{inside, state};
 
 /// Entries of the table. Higher descriptors are not managed.
 const FDS_MAX: usize = 1 << 16;
@@ -59,14 +59,16 @@ pub(crate) struct Managed {
     pub(crate) entry: &'static Fd,
     /// The rules whose path pattern matches, one bit each.
     pub(crate) rules: u64,
+    /// An address in the frame of the call.
+    pub(crate) frame: usize,
 }
 
 /// Returns the table entry of `fd`, if it is managed.
-#[inline]
+#[inline(always)]
 pub(crate) fn managed(fd: i32) -> Option<Managed> {
     let entry = TABLE.get(fd as usize)?;
     let rules = entry.rules.load(Relaxed);
-    if rules == 0 { None } else { Some(Managed { fd, entry, rules }) }
+    if rules == 0 { None } else { Some(Managed { fd, entry, rules, frame: inside::frame() }) }
 }
 
 /// Manages `fd` from now on.

@@ -8,7 +8,8 @@ use crate::calls::bytes_to_the_end;
 use crate::desk::{self, Denied, Turn};
 use crate::fds::{DIRECT, Managed, SYNC};
 use crate::handover::{Counters, Kind, Past};
-use crate::state::{self, Inside, Seat};
+use crate::inside::{self, Inside};
+use crate::state::{self, Seat};
 use crate::{errno, names};
 
 /// Bytes written into the page cache that are charged together.
@@ -22,11 +23,11 @@ pub(crate) struct Passage {
     class: usize,
     offset_bytes: u64,
     errno_before: i32,
-    _inside: Inside,
+    inside: Inside,
 }
 
 /// A call admitted by this process or another one.
-enum Admitted {
+pub(crate) enum Admitted {
     Here(Permit<'static>),
     Elsewhere(Turn),
 }
@@ -65,7 +66,7 @@ impl Passage {
             errno::set(errno_before);
             None
         };
-        let Some(inside) = state::go_inside() else { return past(Past::Nested) };
+        let Some(inside) = inside::go_inside(managed.frame) else { return past(Past::Nested) };
         if let Seat::Nowhere(why) = state::seat(counters) {
             return past(why);
         }
@@ -74,7 +75,7 @@ impl Passage {
         let (rule, class) = rules.first(managed.rules, names::of_this_thread(rules), kind);
         counters.matched[rule][kind as usize].fetch_add(u64::from(is_first), Relaxed);
         let offset_bytes = offset.max(0) as u64;
-        Some(Passage { counters, managed, kind, class, offset_bytes, errno_before, _inside: inside })
+        Some(Passage { counters, managed, kind, class, offset_bytes, errno_before, inside })
     }
 
     /// Waits until a part of the call, `at` bytes from its beginning, is admitted. If the part bypasses the gate,
@@ -127,6 +128,18 @@ impl Passage {
         self.count(kind, u64::from(moved.unwrap_or(0)), passed);
     }
 
+    /// Makes the system call that `permit` is for, and ends the permit. Leaves `errno` as the call set it.
+    fn call(&self, permit: Option<Admitted>, kind: Kind, call: impl FnOnce() -> isize) -> isize {
+        if let Some(permit) = permit {
+            self.inside.hold(permit);
+        }
+        let result = call();
+        let errno = errno::get();
+        self.end(self.inside.take(), kind, result);
+        errno::set(errno);
+        result
+    }
+
     /// Ends the call. If it failed, sets its `errno`; otherwise restores the `errno` from before it.
     fn finish(self, result: isize, errno_of_call: i32) -> isize {
         errno::set(if result < 0 { errno_of_call } else { self.errno_before });
@@ -140,9 +153,8 @@ impl Passage {
         loop {
             let permit = self.enter(kind, len_bytes - moved, moved);
             let len = permit.as_ref().map_or(len_bytes - moved, Admitted::len_bytes);
-            let result = part(moved, len);
+            let result = self.call(permit, kind, || part(moved, len));
             let errno = errno::get();
-            self.end(permit, kind, result);
             if result < 0 {
                 let all = if moved > 0 { moved as isize } else { result };
                 return self.finish(all, errno);
@@ -159,10 +171,8 @@ impl Passage {
         let kind = self.kind;
         let is_transfer = matches!(kind, Kind::Read | Kind::Write);
         let permit = if is_transfer { self.charge(kind, len_bytes) } else { self.enter(kind, 0, 0) };
-        let result = call();
-        let errno = errno::get();
-        self.end(permit, kind, result);
-        self.finish(result, errno)
+        let result = self.call(permit, kind, call);
+        self.finish(result, errno::get())
     }
 
     /// Charges `len_bytes` in pieces. Returns the permit of the last piece.
@@ -241,9 +251,11 @@ impl Passage {
             kind = Kind::Sync;
             permit = self.enter(kind, 0, 0);
         }
-        let result = call();
-        let errno = errno::get();
-        self.end(permit, kind, if result < 0 { result } else { dirty as isize });
-        self.finish(result, errno)
+        let mut result = 0;
+        self.call(permit, kind, || {
+            result = call();
+            if result < 0 { result } else { dirty as isize }
+        });
+        self.finish(result, errno::get())
     }
 }

@@ -5,7 +5,6 @@
 //! it, which then admits the calls. A child of `fork` begins as a process that has just loaded the library, because it
 //! does not have the parent's locks and threads.
 
-use std::cell::Cell;
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::{self, Read};
@@ -22,7 +21,7 @@ use plimsoll::{Class, Gate, Topology};
 use crate::fds::Managed;
 use crate::handover::{COUNTERS_AT, Counters, Handover, Past, VARIABLE, VERSION, pid_namespace};
 use crate::rules::Rules;
-use crate::{desk, errno, fds};
+use crate::{desk, errno, fds, inside};
 
 /// State: no run, or one that this process has left.
 const ASLEEP: u8 = 0;
@@ -45,9 +44,6 @@ static OFFICE: AtomicPtr<Office> = AtomicPtr::new(std::ptr::null_mut());
 static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 static PID: AtomicU32 = AtomicU32::new(0);
 static COUNTERS: AtomicPtr<Counters> = AtomicPtr::new(std::ptr::null_mut());
-std::thread_local! {
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
 
 /// The run that this process belongs to.
 pub(crate) struct Run {
@@ -72,21 +68,6 @@ pub(crate) enum Seat {
     Elsewhere,
     /// Calls bypass the gate, for this reason.
     Nowhere(Past),
-}
-
-/// Marks a thread as inside the library until dropped.
-pub(crate) struct Inside(());
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        let _ = INSIDE.try_with(|inside| inside.set(false));
-    }
-}
-
-/// Marks the thread as inside the library. Returns `None` if it is inside already, that is, in a signal handler.
-pub(crate) fn go_inside() -> Option<Inside> {
-    let was_inside = INSIDE.try_with(|inside| inside.replace(true)).unwrap_or(true);
-    if was_inside { None } else { Some(Inside(())) }
 }
 
 pub(crate) fn run() -> Option<&'static Run> {
@@ -122,7 +103,7 @@ fn begin_anew(mark: &AtomicU32) {
     if STATE.load(Ordering::Relaxed) != ASLEEP {
         STATE.store(first_state(), Ordering::Relaxed);
     }
-    let _ = INSIDE.try_with(|inside| inside.set(false));
+    inside::forget();
     mark.store(1, Ordering::Release);
 }
 
@@ -358,7 +339,7 @@ pub(crate) fn copy_waits(office: &Office, counters: &Counters) {
 /// Opens the command's file when the library is loaded.
 extern "C" fn load() {
     let before = errno::get();
-    let inside = go_inside();
+    let inside = inside::go_inside(inside::frame());
     let is_there = std::env::var_os(VARIABLE).is_some_and(|path| find(Path::new(&path)).is_some());
 
     if is_there && leave_mark() {
@@ -430,7 +411,7 @@ extern "C" fn unload() {
     notice_fork();
     fds::leave_all_dirty();
     let Some(office) = office() else { return };
-    let Some(_inside) = go_inside() else { return };
+    let Some(_inside) = inside::go_inside(inside::frame()) else { return };
     if let Some(counters) = counters() {
         copy_waits(office, counters);
     }

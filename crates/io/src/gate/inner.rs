@@ -18,6 +18,7 @@
 //! Two calls of one class on a disk that takes one at a time: the second thread sleeps and keeps the time; the first
 //! ends its permit, dispatches the second's piece, and wakes that thread.
 
+use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
 
 use plimsoll_core::{ClassStats, Direction, Dispatch, Latencies, Outcome, Progress, QueueError, RequestId};
@@ -34,6 +35,9 @@ use crate::trace::Tracer;
 
 /// Longest time between two checks of the classes while threads wait.
 const LOOK_NS: u64 = 100_000_000;
+
+/// Time after which another thread that waits keeps the time in place of the one that should.
+const OVERDUE_NS: u64 = 1_000_000_000;
 
 /// Pieces of one call that are admitted together: consecutive, from the beginning of the call.
 pub(crate) struct Pieces {
@@ -108,6 +112,25 @@ struct Keeper {
     until_ns: u64,
 }
 
+/// What a thread has at a gate while it sleeps or reads /proc, in case it never comes back from there.
+enum AtGate {
+    /// The key of its call, which waits.
+    Waits(usize),
+    Admitted(Admitted),
+}
+
+std::thread_local! {
+    /// The gate that the thread is in, as an address, and what it has there.
+    static AT_GATE: Cell<Option<(usize, AtGate)>> = const { Cell::new(None) };
+}
+
+impl Keeper {
+    /// Returns whether the thread has probably left its call by a jump.
+    fn is_overdue(&self, now_ns: u64) -> bool {
+        self.until_ns.saturating_add(OVERDUE_NS) < now_ns
+    }
+}
+
 pub(super) struct State {
     queue: DiskQueue,
     calls: Slab<Entry>,
@@ -166,15 +189,18 @@ impl Inner {
 
     /// Waits until `call` is admitted. Returns `None` after `until_ns`.
     pub(super) fn enter(&self, call: &Call, until_ns: Option<u64>) -> Result<Option<Admitted>, GateError> {
-        let mut now_ns = now_ns();
+        let now_ns = now_ns();
         let mut state = self.lock();
         if state.is_behind(&self.topology) {
             self.follow(&mut state, now_ns);
         }
         if let Some(piece) = state.admit_alone(now_ns, call) {
             drop(state);
-            lateness::look_before(now_ns, self.had_filter);
-            return Ok(Some(Admitted::Alone(piece)));
+            let admitted = Admitted::Alone(piece);
+            if !lateness::looks_before() {
+                return Ok(Some(admitted));
+            }
+            return Ok(self.keep_while(admitted, || lateness::look_before(now_ns, self.had_filter)).0);
         }
         let key = match state.queue_call(now_ns, call, self.disk) {
             Ok(key) => key,
@@ -185,7 +211,34 @@ impl Inner {
                 return Err(error);
             }
         };
+        AT_GATE.set(Some((self.address(), AtGate::Waits(key))));
+        let admitted = self.wait(state, now_ns, key, until_ns);
+        AT_GATE.set(None);
+        admitted
+    }
 
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Runs `work`, which may take long, and returns its value and `admitted`, unless a signal handler has ended that.
+    fn keep_while<T>(&self, admitted: Admitted, work: impl FnOnce() -> T) -> (Option<Admitted>, T) {
+        AT_GATE.set(Some((self.address(), AtGate::Admitted(admitted))));
+        let value = work();
+        match AT_GATE.take() {
+            Some((_, AtGate::Admitted(admitted))) => (Some(admitted), value),
+            _ => (None, value),
+        }
+    }
+
+    /// Waits until the call under `key` is admitted. Returns `None` after `until_ns`.
+    fn wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        mut now_ns: u64,
+        key: usize,
+        until_ns: Option<u64>,
+    ) -> Result<Option<Admitted>, GateError> {
         let mut parker: Option<Arc<Parker>> = None;
         loop {
             self.run(&mut state, now_ns);
@@ -216,7 +269,8 @@ impl Inner {
             }
 
             let keeps_until_ns = self.release(state, now_ns, Some(key));
-            let wakes_ns = keeps_until_ns.into_iter().chain(until_ns).min();
+            let latest_ns = keeps_until_ns.unwrap_or(now_ns.saturating_add(OVERDUE_NS));
+            let wakes_ns = Some(until_ns.map_or(latest_ns, |until_ns| until_ns.min(latest_ns)));
             parker.wait(wakes_ns);
 
             now_ns = crate::sys::clock::now_ns();
@@ -227,10 +281,38 @@ impl Inner {
         }
     }
 
+    /// Withdraws or ends the call that the calling thread had here when it left the gate by a jump.
+    pub(super) fn withdraw_left(&self) {
+        let (now_ns, result) = (now_ns(), Err(libc::ECANCELED));
+        let mut state = self.lock();
+        // Under the lock, so that another jump loses it only if it keeps the lock, too.
+        let Some((_, left)) = AT_GATE.take().filter(|(gate, _)| *gate == self.address()) else { return };
+        match left {
+            AtGate::Admitted(Admitted::Alone(piece)) => drop(state.end_alone(now_ns, 0, piece, result)),
+            AtGate::Admitted(Admitted::Queued(call)) => drop(state.end(now_ns, 0, call.key, result, self.disk)),
+            AtGate::Waits(key) if state.admitted(key, now_ns).is_some() => {
+                state.end(now_ns, 0, key, result, self.disk);
+            }
+            AtGate::Waits(key) => state.give_up(key, now_ns),
+        }
+        state.run(now_ns, self.disk);
+        self.release(state, now_ns, None);
+    }
+
     /// Ends a call.
     pub(super) fn leave(&self, admitted: Admitted, result: Result<u32, i32>) -> Passed {
         let now_ns = now_ns();
-        let late_ns = lateness::look_after(admitted.times_ns(), now_ns, self.had_filter);
+        let times_ns = admitted.times_ns();
+        let look = || lateness::look_after(times_ns, now_ns, self.had_filter);
+        let (admitted, late_ns) = if lateness::looks_after(times_ns, now_ns) {
+            match self.keep_while(admitted, look) {
+                (Some(admitted), late_ns) => (admitted, late_ns),
+                (None, _) => return Passed::default(),
+            }
+        } else {
+            (admitted, look())
+        };
+
         let mut state = self.lock();
         let passed = match admitted {
             Admitted::Alone(piece) => state.end_alone(now_ns, late_ns, piece, result),
@@ -483,7 +565,7 @@ impl State {
 
         match (self.keeper, key) {
             (Some(keeper), Some(key)) if keeper.key == key => self.keeper = Some(Keeper { key, until_ns }),
-            (Some(keeper), _) if keeper.until_ns <= until_ns => {}
+            (Some(keeper), _) if keeper.until_ns <= until_ns && !keeper.is_overdue(now_ns) => {}
             (_, Some(key)) => self.keeper = Some(Keeper { key, until_ns }),
             (Some(keeper), None) => self.call_keeper(keeper.key, until_ns),
             (None, None) => {

@@ -53,6 +53,16 @@ fn late_ns(dispatched_ns: u64, began_ns: u64, looked_ns: u64, run_delay_ns: u64)
     }
 }
 
+/// Returns whether [`look_before`] may read /proc.
+pub(super) fn looks_before() -> bool {
+    LOOKS.get().was_long
+}
+
+/// Returns whether [`look_after`] may read /proc.
+pub(super) fn looks_after((_, began_ns): (u64, u64), now_ns: u64) -> bool {
+    now_ns.saturating_sub(began_ns) >= RUN_DELAY_LOOK_NS
+}
+
 /// Reads the calling thread's CPU wait if its last call was long, because the next may be, too. Otherwise does nothing:
 /// a reading takes some microseconds.
 pub(super) fn look_before(now_ns: u64, had_filter: bool) {
@@ -66,7 +76,7 @@ pub(super) fn look_before(now_ns: u64, had_filter: bool) {
 /// Returns for how long the device did not work on a call that this thread ends. Reads the CPU wait only after a long
 /// call. The call was admitted at `dispatched_ns`, which the thread learned at `began_ns`.
 pub(super) fn look_after((dispatched_ns, began_ns): (u64, u64), now_ns: u64, had_filter: bool) -> u64 {
-    if now_ns.saturating_sub(began_ns) < RUN_DELAY_LOOK_NS || !may_look(had_filter) {
+    if !looks_after((dispatched_ns, began_ns), now_ns) || !may_look(had_filter) {
         return began_ns.saturating_sub(dispatched_ns);
     }
     let mut run_delay = LOOKS.get().run_delay;

@@ -1,4 +1,4 @@
-//! Programs in C that do what the system allows and few do: threads that share a position.
+//! Programs in C that do what the system allows and few do: threads that share a position, signal handlers that jump.
 
 use super::{DISK, World, compiled, ended, err};
 
@@ -63,4 +63,85 @@ fn records_at_a_position_that_threads_share_stay_whole() {
     assert_eq!(String::from_utf8_lossy(&without.stdout), expected, "without the library");
     let output = world.run(&["--disk", &disk], &[&program]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{}", err(&output));
+}
+
+/// A thread that leaves its calls by `siglongjmp`: first during the system call, then while it waits at the gate.
+const JUMPS: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+enum { LEN = 1 << 20 };
+static sigjmp_buf before;
+static int file;
+static volatile int waits;
+static char buffer[LEN];
+static void jump(int signal) { siglongjmp(before, 1); }
+static int sleeps(int thread) {
+    char path[64], line[256] = {0};
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    int stat = open(path, O_RDONLY);
+    read(stat, line, sizeof line - 1);
+    close(stat);
+    char *end = strrchr(line, ')');
+    return end && end[2] == 'S';
+}
+static void *signal_it(void *first) {
+    for (int n = 0; n < 8; n++) {
+        while (!waits || !sleeps(getpid())) usleep(1000);
+        waits = 0;
+        pthread_kill(*(pthread_t *)first, SIGUSR1);
+    }
+    return 0;
+}
+static void *write_some(void *none) {
+    for (int n = 0; n < 3; n++)
+        if (pwrite(file, buffer, LEN, 0) != LEN) puts("write");
+    return none;
+}
+int main(void) {
+    file = open("a", O_RDWR | O_CREAT | O_DSYNC, 0600);
+    struct rlimit most = {LEN, LEN};
+    setrlimit(RLIMIT_FSIZE, &most);
+    signal(SIGXFSZ, jump);
+    signal(SIGUSR1, jump);
+    volatile int jumps = 0;
+    for (volatile int n = 0; n < 40; n++)
+        if (sigsetjmp(before, 1) == 0) pwrite(file, buffer, LEN, LEN);
+        else jumps++;
+    printf("in the call: %d\n", jumps);
+    pthread_t first = pthread_self(), other;
+    pthread_create(&other, 0, signal_it, &first);
+    for (volatile int n = 0; n < 8; n++)
+        if (sigsetjmp(before, 1) == 0)
+            for (;;) {
+                waits = 1;
+                pwrite(file, buffer, LEN, 0);
+                waits = 0;
+            }
+    pthread_join(other, 0);
+    pthread_create(&other, 0, write_some, 0);
+    write_some(0);
+    pthread_join(other, 0);
+    puts("done");
+    return 0;
+}
+"#;
+
+#[test]
+fn a_call_that_is_left_by_a_jump_holds_no_other() {
+    let world = World::new();
+    let Some(program) = compiled(&world, JUMPS) else { return };
+    let disk = world.file("disk.yaml", DISK);
+    let limit = "classes: [{name: slow, shares: 9, limit_bandwidth: 20M}]\nrules: [{class: slow}]\n";
+    let rules = world.file("rules.yaml", limit);
+    let output = world.run(&["--disk", &disk, "--rules", &rules], &[&program]);
+    let told = err(&output);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "in the call: 40\ndone\n", "{told}");
+    assert!(!told.contains("of signal handlers"), "the thread goes past the gate: {told}");
 }
