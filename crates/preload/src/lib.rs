@@ -31,8 +31,12 @@ mod fds;
 #[path = "../../handover.rs"]
 mod handover;
 mod inside;
+mod memory;
 mod names;
 mod passage;
 mod real;
 mod rules;
 mod state;
+
+#[global_allocator]
+static MEMORY: memory::Memory = memory::Memory::new();

@@ -1,4 +1,5 @@
-//! Programs in C that do what the system allows and few do: threads that share a position, signal handlers that jump.
+//! Programs in C that do what the system allows and few do: threads that share a position, signal handlers that jump,
+//! or open files.
 
 use super::{DISK, World, compiled, ended, err};
 
@@ -144,4 +145,49 @@ fn a_call_that_is_left_by_a_jump_holds_no_other() {
     let told = err(&output);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "in the call: 40\ndone\n", "{told}");
     assert!(!told.contains("of signal handlers"), "the thread goes past the gate: {told}");
+}
+
+/// A signal handler that opens, reads and writes while its thread is in `malloc`.
+const IN_MALLOC: &str = r#"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
+static volatile int signals, wrong;
+static void use_a_file(int signal) {
+    char buffer[512];
+    int file = open("a", O_RDWR | O_DSYNC);
+    if (pread(file, buffer, sizeof buffer, 0) != sizeof buffer) wrong++;
+    if (signals % 64 == 0 && pwrite(file, buffer, sizeof buffer, 0) != sizeof buffer) wrong++;
+    close(file);
+    signals++;
+}
+int main(void) {
+    static char first[512];
+    if (pwrite(open("a", O_RDWR | O_CREAT | O_DSYNC, 0600), first, sizeof first, 0) != sizeof first) puts("write");
+    signal(SIGALRM, use_a_file);
+    struct itimerval often = {{0, 200}, {0, 200}}, never = {0};
+    setitimer(ITIMER_REAL, &often, 0);
+    void *blocks[64] = {0};
+    for (unsigned long n = 0; signals < 3000; n++) {
+        int at = (n * 2654435761u >> 8) % 64;
+        free(blocks[at]);
+        blocks[at] = malloc(n * 7919 % 200000);
+    }
+    setitimer(ITIMER_REAL, &never, 0);
+    printf("wrong: %d\n", wrong);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_signal_handler_may_use_files_while_its_thread_is_in_malloc() {
+    let world = World::new();
+    let Some(program) = compiled(&world, IN_MALLOC) else { return };
+    let disk = world
+        .file("disk.yaml", "disk: {read_iops: 100M, read_bandwidth: 100G, write_iops: 100M, write_bandwidth: 100G}\n");
+    let output = world.run(&["--disk", &disk], &[&program]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "wrong: 0\n", "{} {}", output.status, err(&output));
 }
