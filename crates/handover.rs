@@ -342,6 +342,7 @@ pub(crate) struct ClassCounters {
 }
 
 /// A place at which a thread asks the process that has the gate, which is another than its own. A line of the cache.
+#[derive(Default)]
 #[repr(C, align(64))]
 pub(crate) struct Desk {
     /// The process whose thread has the desk; 0: none.

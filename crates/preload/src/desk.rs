@@ -241,8 +241,8 @@ fn keep_house(counters: &'static Counters) {
                 continue;
             }
             *is_served = thread("plimsoll-desk", move || serve(desk)).is_ok();
-            if !*is_served && desk.state.compare_exchange(ASKED, REFUSED, AcqRel, Relaxed).is_ok() {
-                wake(&desk.state);
+            if !*is_served {
+                refuse(desk);
             }
         }
 
@@ -253,6 +253,16 @@ fn keep_house(counters: &'static Counters) {
             state::look_at_trace(office);
         }
         sleep(&counters.bell, bell, Some(TICK));
+    }
+}
+
+/// Refuses the call at a desk that has no thread here. No permit of an earlier call at the desk is left: that call was
+/// admitted by a process that had the gate before.
+fn refuse(desk: &Desk) {
+    for state in [ASKED, ASKED_AGAIN] {
+        if desk.state.compare_exchange(state, REFUSED, AcqRel, Relaxed).is_ok() {
+            wake(&desk.state);
+        }
     }
 }
 
@@ -325,4 +335,26 @@ fn sleep(word: &AtomicU32, value: u32, time: Option<Duration>) {
 fn wake(word: &AtomicU32) {
     // SAFETY: the call looks threads up by the word's address, and does not write it.
     let _ = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_waits_at_a_desk_without_a_thread_is_refused() {
+        let desk = Desk::default();
+        for (before, after) in [
+            (FREE, FREE),
+            (ASKED, REFUSED),
+            (ASKED_AGAIN, REFUSED),
+            (ENDED, ENDED),
+            // In its system call, admitted by a process that had the gate before.
+            (ADMITTED, ADMITTED),
+        ] {
+            desk.state.store(before, Relaxed);
+            refuse(&desk);
+            assert_eq!(desk.state.load(Relaxed), after, "state {before}");
+        }
+    }
 }
