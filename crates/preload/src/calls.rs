@@ -486,7 +486,8 @@ functions! {
     /// Reserves space. Returns its error number.
     fn posix_fallocate64(fd: c_int, offset: off_t, len: off_t) -> c_int {
         // SAFETY: it touches no memory.
-        other(fd, Kind::Allocate, false, || unsafe { real::posix_fallocate64(fd, offset, len) })
+        let result = other(fd, Kind::Allocate, false, || unsafe { real::posix_fallocate64(fd, offset, len) });
+        if result < 0 { errno::get() } else { result }
     }
 
     /// Reserves space, as `posix_fallocate64`.

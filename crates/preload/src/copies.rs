@@ -65,6 +65,11 @@ fn copy((from, to): Ends, count: size_t, most: size_t, mut part: impl FnMut(size
     let mut has_read = false;
     let mut all = 0;
     loop {
+        let mut ends = from.iter().chain(&to);
+        if all > 0 && !ends.all(|end| end.managed.is_open()) {
+            errno::set(errno_before);
+            return all as ssize_t;
+        }
         let asked = (count - all).min(most);
         let result = part(asked);
         let Ok(moved) = size_t::try_from(result) else {

@@ -34,6 +34,8 @@ pub(crate) struct Fd {
     pub(crate) flags: AtomicU32,
     /// The file's number in traces, plus 1; 0 for none. With [`STALE`], the number of the descriptor's previous file.
     file: AtomicU32,
+    /// Number of times that the descriptor was closed or opened.
+    uses: AtomicU32,
 }
 
 /// Flag in a file number: the descriptor's present file has none yet.
@@ -46,6 +48,7 @@ static TABLE: [Fd; FDS_MAX] = [const {
         class: AtomicU32::new(0),
         flags: AtomicU32::new(0),
         file: AtomicU32::new(0),
+        uses: AtomicU32::new(0),
     }
 }; FDS_MAX];
 
@@ -61,6 +64,15 @@ pub(crate) struct Managed {
     pub(crate) rules: u64,
     /// An address in the frame of the call.
     pub(crate) frame: usize,
+    uses: u32,
+}
+
+impl Managed {
+    /// Returns whether the descriptor is still that of the file of which it was when the call began.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.entry.uses.load(Relaxed) == self.uses
+    }
 }
 
 /// Returns the table entry of `fd`, if it is managed.
@@ -68,7 +80,10 @@ pub(crate) struct Managed {
 pub(crate) fn managed(fd: i32) -> Option<Managed> {
     let entry = TABLE.get(fd as usize)?;
     let rules = entry.rules.load(Relaxed);
-    if rules == 0 { None } else { Some(Managed { fd, entry, rules, frame: inside::frame() }) }
+    if rules == 0 {
+        return None;
+    }
+    Some(Managed { fd, entry, rules, frame: inside::frame(), uses: entry.uses.load(Relaxed) })
 }
 
 /// Manages `fd` from now on.
@@ -76,6 +91,7 @@ pub(crate) fn manage(fd: i32, rules: u64, flags: u32) {
     let Some(entry) = TABLE.get(fd as usize) else { return };
     USED.fetch_max(fd as usize + 1, Relaxed);
     entry.leave_dirty();
+    entry.uses.fetch_add(1, Relaxed);
     entry.flags.store(flags, Relaxed);
     entry.file.fetch_or(STALE, Relaxed);
     entry.rules.store(rules, Relaxed);
@@ -86,6 +102,7 @@ pub(crate) fn forget(fd: i32) {
     let Some(entry) = TABLE.get(fd as usize) else { return };
     if entry.rules.load(Relaxed) != 0 {
         entry.rules.store(0, Relaxed);
+        entry.uses.fetch_add(1, Relaxed);
         entry.leave_dirty();
     }
 }

@@ -133,11 +133,20 @@ impl Passage {
         if let Some(permit) = permit {
             self.inside.hold(permit);
         }
-        let result = call();
+        let result = self.unless_closed(call);
         let errno = errno::get();
         self.end(self.inside.take(), kind, result);
         errno::set(errno);
         result
+    }
+
+    /// Makes the system call, unless the descriptor was closed while the call waited: its number may be another file's.
+    fn unless_closed(&self, call: impl FnOnce() -> isize) -> isize {
+        if self.managed.is_open() {
+            return call();
+        }
+        errno::set(libc::EBADF);
+        -1
     }
 
     /// Ends the call. If it failed, sets its `errno`; otherwise restores the `errno` from before it.
@@ -199,7 +208,7 @@ impl Passage {
     /// left to the class, or at a sync.
     pub(crate) fn buffered(self, len_bytes: usize, call: impl FnOnce() -> isize) -> isize {
         self.charge_dirty(len_bytes);
-        let result = call();
+        let result = self.unless_closed(call);
         let errno = errno::get();
         self.note_dirty(usize::try_from(result).unwrap_or(0));
         self.finish(result, errno)

@@ -1,5 +1,5 @@
-//! Programs in C that do what the system allows and few do: threads that share a position, signal handlers that jump,
-//! or open files.
+//! Programs in C that do what the system allows and few do: threads that share a position, signal handlers that jump
+//! or open files, descriptors that are closed during a call.
 
 use super::{DISK, World, compiled, ended, err};
 
@@ -190,4 +190,61 @@ fn a_signal_handler_may_use_files_while_its_thread_is_in_malloc() {
         .file("disk.yaml", "disk: {read_iops: 100M, read_bandwidth: 100G, write_iops: 100M, write_bandwidth: 100G}\n");
     let output = world.run(&["--disk", &disk], &[&program]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "wrong: 0\n", "{} {}", output.status, err(&output));
+}
+
+/// A thread closes a descriptor on which another one waits for its turn, and opens another file, which gets the number.
+const CLOSED: &str = r#"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+enum { LEN = 1 << 20 };
+static int file;
+static char buffer[LEN];
+static volatile int thread;
+static void *write_one(void *is_well) {
+    thread = gettid();
+    ssize_t written = pwrite(file, buffer, LEN, 0);
+    *(int *)is_well = written == LEN || (written == -1 && errno == EBADF);
+    return 0;
+}
+static int sleeps(int thread) {
+    char path[64], line[256] = {0};
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    int stat = open(path, O_RDONLY);
+    read(stat, line, sizeof line - 1);
+    close(stat);
+    char *end = strrchr(line, ')');
+    return end && end[2] == 'S';
+}
+int main(int count, char **modes) {
+    int flags = count > 1 ? 0 : O_DSYNC, is_well = 0;
+    file = open("a", O_RDWR | O_CREAT | flags, 0600);
+    // The disk owes a second and more afterwards.
+    for (int n = 0; n < 4; n++) pwrite(file, buffer, LEN, LEN);
+    pthread_t other;
+    pthread_create(&other, 0, write_one, &is_well);
+    while (!thread || !sleeps(thread)) usleep(1000);
+    close(file);
+    int next = open("b", O_RDWR | O_CREAT | flags, 0600);
+    if (next != file) puts("another number");
+    pthread_join(other, 0);
+    printf("well: %d, in the other file: %ld\n", is_well, (long)lseek(next, 0, SEEK_END));
+    return 0;
+}
+"#;
+
+#[test]
+fn a_call_on_a_descriptor_that_is_closed_meanwhile_does_not_reach_another_file() {
+    let world = World::new();
+    let Some(program) = compiled(&world, CLOSED) else { return };
+    let limit = "classes: [{name: slow, shares: 9, limit_bandwidth: 1M}]\nrules: [{class: slow}]\n";
+    let rules = world.file("rules.yaml", limit);
+    for mode in [&[][..], &["buffered"]] {
+        let output = world.run(&["--rules", &rules], &[&[program.as_str()], mode].concat());
+        let expected = "well: 1, in the other file: 0\n";
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{mode:?}: {}", err(&output));
+    }
 }
