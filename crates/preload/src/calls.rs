@@ -11,6 +11,7 @@ use libc::{c_char, c_int, c_uint, iovec, mode_t, off_t, pthread_t, size_t, ssize
 use crate::fds::{self, APPEND, DIRECT, Managed, NO_NOWAIT, SYNC};
 use crate::handover::Kind;
 use crate::passage::Passage;
+use crate::readable::is_readable;
 use crate::{copies, errno, inside, names, real, state};
 
 #[cfg(not(target_pointer_width = "64"))]
@@ -160,7 +161,8 @@ fn managed_write(
 /// # Safety
 /// `parts` points to `count` parts, for as long as the call lasts.
 unsafe fn list<'a>(parts: *const iovec, count: c_int) -> &'a [iovec] {
-    if parts.is_null() || !(1..=1024).contains(&count) {
+    let is_list = !parts.is_null() && (1..=1024).contains(&count);
+    if !is_list || !is_readable(parts.cast(), count as usize * size_of::<iovec>()) {
         return &[];
     }
     // SAFETY: the caller guarantees it.

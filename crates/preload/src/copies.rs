@@ -16,6 +16,7 @@ use crate::errno;
 use crate::fds::{self, DIRECT, Managed};
 use crate::handover::Kind;
 use crate::passage::Passage;
+use crate::readable::is_readable;
 
 /// Most bytes that are moved before they are charged. The same as for a file's dirty bytes.
 const PIECE_BYTES: usize = 1 << 20;
@@ -34,11 +35,15 @@ type Ends = (Option<End>, Option<End>);
 /// Returns the source and the target of a copy.
 ///
 /// # Safety
-/// Each offset is null, for the descriptor's position, or points to an offset.
+/// Each offset is null, for the descriptor's position, or points to an offset, or to memory that cannot be read.
 #[inline]
 pub(crate) unsafe fn ends(from: (c_int, *const off_t), to: (c_int, *const off_t)) -> Ends {
     let end = |(fd, offset): (c_int, *const off_t)| {
         let managed = fds::managed(fd)?;
+        if !offset.is_null() && !is_readable(offset.cast(), size_of::<off_t>()) {
+            // The call itself reports it.
+            return None;
+        }
         // SAFETY: the caller guarantees it.
         let offset = unsafe { offset.as_ref() }.copied().or_else(|| standing(fd))?;
         Some(End { managed, offset })

@@ -34,6 +34,7 @@ mod inside;
 mod memory;
 mod names;
 mod passage;
+mod readable;
 mod real;
 mod rules;
 mod state;

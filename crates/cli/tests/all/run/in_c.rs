@@ -1,5 +1,6 @@
 //! Programs in C that do what the system allows and few do: threads that share a position, signal handlers that jump
-//! or open files, descriptors that are closed during a call.
+//! or open files, descriptors that are closed during a call,
+//! bad pointers.
 
 use super::{DISK, World, compiled, ended, err};
 
@@ -247,4 +248,48 @@ fn a_call_on_a_descriptor_that_is_closed_meanwhile_does_not_reach_another_file()
         let expected = "well: 1, in the other file: 0\n";
         assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{mode:?}: {}", err(&output));
     }
+}
+
+/// Lists of buffers and offsets that are not there, or of which a part is not.
+const BAD_POINTERS: &str = r#"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#define TRY(call) do { errno = 0; long result = (call); printf("%ld, errno %d: %s\n", result, errno, #call); } while (0)
+int main(void) {
+    int file = open("a", O_RDWR | O_CREAT | O_DSYNC, 0600), other = open("b", O_RDWR | O_CREAT, 0600);
+    static char buffer[4096];
+    write(file, buffer, sizeof buffer);
+    char *pages = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(pages + 4096, 4096);
+    struct iovec *last = (struct iovec *)(pages + 4096) - 1, *bad = (void *)16;
+    last->iov_base = buffer;
+    last->iov_len = 100;
+    TRY(preadv(file, last, 1, 0));
+    TRY(preadv(file, last, 2, 0));
+    TRY(preadv(file, bad, 1, 0));
+    TRY(readv(file, bad, 1));
+    TRY(writev(file, last, 2));
+    TRY(writev(other, bad, 1));
+    TRY(pwritev(other, bad, 1, 0));
+    TRY(pwritev2(file, bad, 1, 0, 0));
+    TRY(sendfile(other, file, (void *)16, 100));
+    TRY(copy_file_range(file, (void *)16, other, 0, 100, 0));
+    TRY(copy_file_range(file, 0, other, (void *)16, 100, 0));
+    return 0;
+}
+"#;
+
+#[test]
+fn bad_pointers_are_errors_as_natively() {
+    let world = World::new();
+    let Some(program) = compiled(&world, BAD_POINTERS) else { return };
+    let without = ended(world.command(&program, &[]));
+    let with = world.run(&[], &[&program]);
+    assert_eq!(String::from_utf8_lossy(&with.stdout), String::from_utf8_lossy(&without.stdout), "{}", err(&with));
+    assert_eq!(with.status.code(), Some(0));
 }
