@@ -19,14 +19,14 @@ compile_error!("offsets of 64 bits are taken for granted: build it for a 64-bit 
 
 /// Reads from the page cache into `parts`, without waiting for the disk. Returns 0 bytes at the end of the file, and
 /// `None` if no byte is cached or the kernel does not support the query.
-fn try_cached(managed: Managed, parts: &[iovec], offset: off_t) -> Option<size_t> {
+fn try_cached(managed: Managed, (parts, count): (*const iovec, c_int), offset: off_t) -> Option<size_t> {
     let Managed { fd, entry, .. } = managed;
     if entry.has(DIRECT | NO_NOWAIT) || !state::is_awake() {
         return None;
     }
     let errno_before = errno::get();
-    // SAFETY: the parts are the caller's own, or lie in the caller's buffer.
-    let result = unsafe { real::preadv64v2(fd, parts.as_ptr(), parts.len() as c_int, offset, libc::RWF_NOWAIT) };
+    // SAFETY: the kernel checks the parts, which are the caller's own, or lie in the caller's buffer.
+    let result = unsafe { real::preadv64v2(fd, parts, count, offset, libc::RWF_NOWAIT) };
     let Ok(bytes) = size_t::try_from(result) else {
         // Keep trying after EINVAL: it is about this call's arguments only.
         if matches!(errno::get(), libc::EOPNOTSUPP | libc::ENOSYS) {
@@ -51,7 +51,7 @@ fn from_cache(managed: Managed, buffer: *mut c_void, count: size_t, offset: off_
     // Twice: a second read distinguishes the end of the file from the end of the cached part.
     for _ in 0..2 {
         let part = iovec { iov_base: buffer.wrapping_byte_add(have), iov_len: count - have };
-        match try_cached(managed, &[part], offset + have as off_t) {
+        match try_cached(managed, (&raw const part, 1), offset + have as off_t) {
             None => return (have, false),
             Some(0) => return (have, true),
             Some(bytes) => {
@@ -70,7 +70,8 @@ fn from_cache(managed: Managed, buffer: *mut c_void, count: size_t, offset: off_
 fn is_cached(managed: Managed, at: off_t, count: size_t) -> bool {
     let probe = |at: off_t| {
         let mut byte = 0_u8;
-        try_cached(managed, &[iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 }], at)
+        let part = iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        try_cached(managed, (&raw const part, 1), at)
     };
     let page = |at: off_t| at >> 12;
     let last = at.saturating_add(count as off_t - 1);
@@ -156,13 +157,14 @@ fn managed_write(
     }
 }
 
-/// Returns a vectored call's parts, or an empty slice if the list is invalid, which the call itself will report.
+/// Returns a vectored call's parts, or an empty slice if the list is invalid, which the call itself will report. If
+/// `is_read`, the kernel has read the list.
 ///
 /// # Safety
 /// `parts` points to `count` parts, for as long as the call lasts.
-unsafe fn list<'a>(parts: *const iovec, count: c_int) -> &'a [iovec] {
+unsafe fn list<'a>(parts: *const iovec, count: c_int, is_read: bool) -> &'a [iovec] {
     let is_list = !parts.is_null() && (1..=1024).contains(&count);
-    if !is_list || !is_readable(parts.cast(), count as usize * size_of::<iovec>()) {
+    if !is_list || !(is_read || is_readable(parts.cast(), count as usize * size_of::<iovec>())) {
         return &[];
     }
     // SAFETY: the caller guarantees it.
@@ -180,21 +182,19 @@ fn vectored(
     call: impl Fn() -> ssize_t,
 ) -> ssize_t {
     let Some(managed) = fds::managed(fd).filter(|_| !plain) else { return call() };
-    // SAFETY: the caller of a vectored call promises `count` parts at `parts`.
-    let parts = unsafe { list(parts, count) };
-    let len_bytes = parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.iov_len));
-    if len_bytes == 0 {
-        return call();
-    }
+    // Do not try at the descriptor's position, which a partial read would move.
+    let cached = offset.filter(|_| kind == Kind::Read).and_then(|at| try_cached(managed, (parts, count), at));
 
-    // Accept only all bytes or the end of the file, because a program takes a short read for the end. Do not try at the
-    // descriptor's position, which a partial read would move.
-    if kind == Kind::Read
-        && let Some(offset) = offset
-        && let Some(bytes) = try_cached(managed, parts, offset).filter(|bytes| [0, len_bytes].contains(bytes))
-    {
+    // SAFETY: the caller of a vectored call promises `count` parts at `parts`.
+    let parts = unsafe { list(parts, count, cached.is_some()) };
+    let len_bytes = parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.iov_len));
+    // Accept only all bytes or the end of the file, because a program takes a short read for the end.
+    if let Some(bytes) = cached.filter(|bytes| [0, len_bytes].contains(bytes)) {
         count_cached(bytes);
         return bytes as ssize_t;
+    }
+    if len_bytes == 0 {
+        return call();
     }
 
     let Some(at) = offset.or_else(|| standing(fd)) else { return call() };

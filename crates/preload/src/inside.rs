@@ -121,13 +121,14 @@ impl Here {
         }
     }
 
+    #[inline]
     fn take(&self) -> Option<Admitted> {
         if !self.is_held.replace(false) {
             return None;
         }
         compiler_fence(SeqCst);
         // SAFETY: `Inside::hold` wrote it before it set `is_held`, which is not set any more, so it is read once.
-        Some(unsafe { (*self.permit.get()).assume_init_read() })
+        Some(unsafe { self.permit.get().cast::<Admitted>().read() })
     }
 }
 
@@ -139,19 +140,21 @@ impl Inside {
     }
 
     /// Stores the permit of this call while the system call lasts.
+    #[inline]
     pub(crate) fn hold(&self, permit: Admitted) {
         let here = self.here();
         // Else a later call has taken this one for left.
         if here.call.get() == self.call {
             // SAFETY: only this thread has the variable, and no reference to it is kept. `is_held` is not set, so no permit
             // is lost.
-            unsafe { (*here.permit.get()).write(permit) };
+            unsafe { here.permit.get().cast::<Admitted>().write(permit) };
             compiler_fence(SeqCst);
             here.is_held.set(true);
         }
     }
 
     /// Returns the permit that was stored, unless a later call has ended it.
+    #[inline]
     pub(crate) fn take(&self) -> Option<Admitted> {
         let here = self.here();
         if here.call.get() == self.call { here.take() } else { None }

@@ -21,7 +21,9 @@ const PAGE_BYTES: usize = 4096;
 pub(crate) fn is_readable(at: *const c_void, len_bytes: usize) -> bool {
     let Some(last) = at.addr().checked_add(len_bytes.max(WORD_BYTES) - WORD_BYTES) else { return false };
     errno::keep(|| {
-        let mut next = at.addr();
+        // One word in each page is enough, and the last one, which may end in another page.
+        let is_one_page = at.addr() / PAGE_BYTES == (last + (WORD_BYTES - 1)) / PAGE_BYTES;
+        let mut next = if is_one_page { last } else { at.addr() };
         loop {
             let word = at.with_addr(next);
             // SAFETY: the call reads a word, if there is one, and changes nothing.

@@ -222,6 +222,7 @@ impl Inner {
     }
 
     /// Runs `work`, which may take long, and returns its value and `admitted`, unless a signal handler has ended that.
+    #[cold]
     fn keep_while<T>(&self, admitted: Admitted, work: impl FnOnce() -> T) -> (Option<Admitted>, T) {
         AT_GATE.set(Some((self.address(), AtGate::Admitted(admitted))));
         let value = work();
@@ -304,15 +305,17 @@ impl Inner {
         let now_ns = now_ns();
         let times_ns = admitted.times_ns();
         let look = || lateness::look_after(times_ns, now_ns, self.had_filter);
-        let (admitted, late_ns) = if lateness::looks_after(times_ns, now_ns) {
-            match self.keep_while(admitted, look) {
-                (Some(admitted), late_ns) => (admitted, late_ns),
-                (None, _) => return Passed::default(),
-            }
-        } else {
-            (admitted, look())
-        };
+        if !lateness::looks_after(times_ns, now_ns) {
+            return self.leave_late(now_ns, look(), admitted, result);
+        }
+        match self.keep_while(admitted, look) {
+            (Some(admitted), late_ns) => self.leave_late(now_ns, late_ns, admitted, result),
+            (None, _) => Passed::default(),
+        }
+    }
 
+    /// Ends a call whose thread was late by `late_ns`.
+    fn leave_late(&self, now_ns: u64, late_ns: u64, admitted: Admitted, result: Result<u32, i32>) -> Passed {
         let mut state = self.lock();
         let passed = match admitted {
             Admitted::Alone(piece) => state.end_alone(now_ns, late_ns, piece, result),
