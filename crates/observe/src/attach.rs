@@ -191,12 +191,13 @@ pub fn requests(hello: &Hello, settings: &[Setting]) -> Result<Vec<Request>, Att
     settings.iter().map(request).collect()
 }
 
-/// Returns a line for each of `settings`, such as `backup: shares 100 -> 500`; `before` is the program's state until then.
+/// Returns a line for each of `settings`, such as `backup: shares 100 -> 500`; `before` is the program's state before.
 pub fn describe(before: &Hello, settings: &[Setting]) -> Vec<String> {
     let shown = |limit: Option<Limit>| match limit {
         Some(Limit::PerSecond(units)) => units.to_string(),
         Some(Limit::Unlimited) | None => "unlimited".to_owned(),
     };
+
     let mut lines = Vec::new();
     for Setting { class, change } in settings {
         let Some(old) = before.classes.iter().find(|info| info.class == *class) else { continue };

@@ -1,12 +1,12 @@
-//! Tables of typed columns: what a row is, written once for every format.
+//! Tables of typed columns, defined once for all formats.
 //!
 //! **Why.** CSV, Parquet and the depot must agree on the names, units and meaning of their columns.
 //!
-//! **How.** A [`Column`] takes its value out of a row and what all rows share (the names in a trace); its [`Cell`] is the type. `parquet` writes
-//! rows as a Parquet file; text formats read the values themselves.
+//! **How.** A [`Column`] takes its value from a row and from the data that all rows share (the names in a trace); its
+//! [`Cell`] is the type. `parquet` writes rows as a Parquet file; text formats read the values themselves.
 //!
 //! **Limits.** Integers are signed: unsigned columns of Parquet make a difference that is below 0 an error in some
-//! engines, and 18446744073709551611 in others. A number above 2^63 - 1 is written as that.
+//! engines, and 18446744073709551611 in others. A larger number than 2^63 - 1 is written as 2^63 - 1.
 //!
 //! **Example.** `trace export` has the columns of a span, `depot` those and the time of day.
 
@@ -15,7 +15,8 @@ pub(crate) mod parquet;
 
 use std::borrow::Cow;
 
-/// Type of a column, and how its value is taken out of a row `R` and what all rows share, `C`. `None`: it is unknown.
+/// Type of a column, and the function that takes its value from a row `R` and the data `C` that all rows share. `None`:
+/// unknown.
 pub(crate) enum Cell<R, C> {
     /// At most 2^31 - 1, mostly equal to that of the row before.
     I32(Int<R, C>),

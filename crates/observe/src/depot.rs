@@ -11,9 +11,9 @@
 //! ```
 //! Four tables, each in parts by host and day (UTC), or also by hour. A file is named after the content of its
 //! recording, so storing a recording again replaces its files; files of the same name in other parts are removed, so no
-//! row is there twice. A file is written beside its place under a name that no reader takes, synced, and renamed: it is
+//! row is there twice. A file is written in its directory under a name that readers ignore, synced, and renamed: it is
 //! whole or absent. For a bucket it is written to a temporary directory and sent; an object is whole or absent, too.
-//! Each says the version of the schema ([`SCHEMA`]) under the key [`SCHEMA_KEY`]. docs/depot.md has all columns.
+//! Each file has the version of the schema ([`SCHEMA`]) under the key [`SCHEMA_KEY`]. docs/depot.md has all columns.
 //!
 //! # Limits
 //! A process that is killed leaves a hidden temporary file. A host is a name: two machines of one name are one host.
@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 use crate::columns::Column;
 use crate::columns::parquet::Parquet;
 
-/// Version of the tables. It rises when a column changes its meaning or goes.
+/// Version of the tables. It rises when a column changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
 
 /// The key of a file's metadata that has the version.
@@ -50,7 +50,7 @@ pub const SCHEMA_KEY: &str = "plimsoll.depot.schema";
 /// Longest name of a host, in bytes: the `host=` part of a path has to be a file name.
 const HOST_MAX_BYTES: usize = 200;
 
-/// Most parts (days or hours) that one recording may touch: each is a file that is open.
+/// Most parts (days or hours) that one recording may touch: each is an open file.
 const PARTS_MAX: usize = 400;
 
 const US_PER_HOUR: i64 = 3_600_000_000;
@@ -116,7 +116,7 @@ impl Table {
     }
 }
 
-/// Where a depot is.
+/// The location of a depot.
 #[derive(Clone, Debug)]
 pub enum Root {
     Directory(PathBuf),
@@ -125,10 +125,10 @@ pub enum Root {
 }
 
 impl Root {
-    /// Reads the path of a directory, or `s3://BUCKET/PREFIX`. How a bucket is reached, the environment says (AWS_...).
+    /// Reads the path of a directory, or `s3://BUCKET/PREFIX`. The environment says how to reach a bucket (AWS_...).
     ///
     /// # Errors
-    /// [`DepotError`] for any other URL, or if the environment does not say enough.
+    /// [`DepotError`] for any other URL, or if the environment lacks a setting.
     pub fn parse(place: &Path) -> Result<Root, DepotError> {
         let Some((url, (scheme, rest))) = place.to_str().and_then(|url| Some((url, url.split_once("://")?))) else {
             return Ok(Root::Directory(place.to_owned()));
@@ -143,7 +143,7 @@ impl Root {
     }
 }
 
-/// Where the rows of a recording go.
+/// The place of a recording's rows.
 #[derive(Clone, Debug)]
 pub struct Place {
     root: Root,
@@ -179,14 +179,14 @@ pub struct Written {
     pub len_bytes: u64,
 }
 
-/// The files of one recording in one table, a file for each part. What is dropped before [`Files::finish`] leaves none.
+/// The files of one recording in one table, a file for each part. If dropped before [`Files::finish`], leaves no file.
 struct Files<R: 'static, C: 'static> {
     place: Place,
     table: Table,
     columns: Vec<&'static Column<R, C>>,
-    /// By the number of the part since 1970.
+    /// Open files by the number of their part (day or hour) since 1970.
     parts: BTreeMap<i64, Open<R, C>>,
-    /// Where files wait that go to a bucket; made with the first.
+    /// Directory of files until they are sent to a bucket; made with the first.
     #[cfg(feature = "s3")]
     waiting: Option<tempfile::TempDir>,
 }
@@ -246,7 +246,7 @@ impl<R, C> Files<R, C> {
         Ok(Open { file, temporary, part })
     }
 
-    /// Returns the directory in which the file of a part is written, which is there then.
+    /// Returns the directory in which the file of a part is written. Creates it if needed.
     fn directory(&mut self, part: &str) -> Result<PathBuf, DepotError> {
         match &self.place.root {
             Root::Directory(root) => {
@@ -270,7 +270,7 @@ impl<R, C> Files<R, C> {
         format!("{}/host={}", self.table.name(), self.place.host)
     }
 
-    /// Puts the files into their places, and removes what the recording had in other parts.
+    /// Puts the files in place, and removes the recording's files in other parts.
     fn finish(mut self) -> Result<Vec<Written>, DepotError> {
         let mut whole = Vec::new();
         for Open { file, temporary, part } in std::mem::take(&mut self.parts).into_values() {
@@ -315,7 +315,7 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// Makes a directory and those above it. A new one is durable before something is in it.
+/// Makes a directory and those above it. A new directory is durable before anything is created in it.
 fn make_directories(directory: &Path) -> io::Result<()> {
     let new: Vec<&Path> = directory.ancestors().take_while(|it| !it.as_os_str().is_empty() && !it.is_dir()).collect();
     fs::create_dir_all(directory)?;
@@ -335,7 +335,7 @@ fn remove_others(directory: &Path, name: &str, written: &[Written]) -> Result<()
     Ok(())
 }
 
-/// Returns the directories in a directory; none if it is not there.
+/// Returns the directories in a directory; none if it does not exist.
 fn directories(directory: &Path) -> Result<Vec<PathBuf>, DepotError> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -349,7 +349,7 @@ fn directories(directory: &Path) -> Result<Vec<PathBuf>, DepotError> {
 struct Temporary(PathBuf);
 
 impl Temporary {
-    /// Creates a file in `directory` that is no one else's: processes of two containers may have one number.
+    /// Creates a file in `directory` that no other process uses: processes of two containers may have one number.
     fn create(directory: &Path, recording: &str) -> Result<(Temporary, File), DepotError> {
         let mut attempt = 0_u32;
         loop {
@@ -365,7 +365,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // After the rename there is none.
+        // After the rename the file has another name.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -4,8 +4,8 @@
 //!
 //! **How.** Rows are collected in groups of [`GROUP_ROWS`], each column by itself, and written with dictionaries or,
 //! where values differ from row to row or hardly ever ([`Cell`]), as differences; pages are compressed with Snappy.
-//! Columns with unknown values are optional. Texts have no bounds: nearly every group has them all, so bounds would
-//! spare no reader a group.
+//! Columns with unknown values are optional. Texts have no bounds: nearly every group has all texts, so a reader could
+//! skip no group by them.
 //!
 //! **Limits.** A group is held in memory until it is full: about 20 MB of spans.
 //!
@@ -34,10 +34,10 @@ use super::{Cell, Column, Int};
 
 pub(crate) const GROUP_ROWS: usize = 1 << 17;
 
-/// Most texts of a column that are kept to be found again.
+/// Most texts of a column that are kept for later groups.
 const TEXTS_MAX: usize = 64;
 
-/// Rows whose texts are handed to the writer at a time, which takes as many in one step.
+/// Rows of texts per call of the writer, which takes this number in one step.
 const BATCH_ROWS: usize = 1024;
 
 /// A Parquet file that is being written. Errors wait for [`Parquet::finish`].
@@ -51,7 +51,7 @@ pub(crate) struct Parquet<R: 'static, C: 'static, W: Write + Send> {
 }
 
 impl<R, C, W: Write + Send> Parquet<R, C, W> {
-    /// Begins a file of these columns, which says `metadata` of itself.
+    /// Begins a file of these columns with the keys and values of `metadata`.
     pub(crate) fn begin(
         out: W,
         columns: impl IntoIterator<Item = &'static Column<R, C>>,
@@ -92,7 +92,7 @@ impl<R, C, W: Write + Send> Parquet<R, C, W> {
         }
     }
 
-    /// Ends the file. Returns what it was written to, or the first error since the beginning.
+    /// Ends the file. Returns its writer, or the first error since the beginning.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         if self.rows_held > 0 {
             self.write_group();
@@ -195,7 +195,7 @@ fn keep<T>(values: &mut Vec<T>, value: Option<T>) -> bool {
     is_known
 }
 
-/// Writes the values of a group, and forgets them.
+/// Writes the values of a group, and clears them.
 fn write_values<T: DataType>(
     writer: &mut SerializedColumnWriter<'_>,
     values: &mut Vec<T::T>,
@@ -224,13 +224,13 @@ impl Texts {
         self.numbers.push(number as u32);
     }
 
-    /// Writes the texts of a group, and forgets them.
+    /// Writes the texts of a group, and drops those not kept for later groups.
     fn write(&mut self, writer: &mut SerializedColumnWriter<'_>, levels: Option<&[i16]>) -> Result<(), ParquetError> {
         let writer = writer.typed::<ByteArrayType>();
         let rows = levels.map_or(self.numbers.len(), <[i16]>::len);
         let mut left = self.numbers.as_slice();
-        // A copy of a text changes its count of owners, which takes longer than the rest: a place that has the right
-        // text keeps it from batch to batch.
+        // Cloning a text changes its reference count, which takes longer than the rest: a slot that already has the
+        // right text keeps it from batch to batch.
         let mut values = vec![ByteArray::new(); BATCH_ROWS];
         let mut held = vec![u32::MAX; BATCH_ROWS];
 

@@ -1,11 +1,11 @@
 //! Recordings of `stat` in a depot: a row for each disk and interval.
 //!
-//! **Why.** Which disk of which host is full, and which is bought and not used, is a question over all of them.
+//! **Why.** Which disk of which host is full, and which is bought and not used, is a question about all of them.
 //!
 //! **How.** The columns of iostat under names with units, then U, S and the verdict as `stat` draws them. A disk
-//! without figures in an interval (it came, went or was reset) has a row with its `gap`.
-//! Arrays (md, LVM) are left out beside their members, because sums over a host would count their work twice, and so are
-//! devices that are no disks (loop, ram) unless something used them.
+//! without figures in an interval (it appeared, disappeared or was reset) has a row with its `gap`. Arrays (md, LVM)
+//! are left out beside their members, because sums over a host would count their work twice, and so are devices that
+//! are no disks (loop, ram) unless something used them.
 //!
 //! **Limits.** Means since boot are left out: they would count days as an interval.
 //!
@@ -17,7 +17,7 @@ use super::{DepotError, Files, Place, Table, Written};
 use crate::columns::{Cell, Column, int, known, maybe, text};
 use crate::stat::{Columns, Facts, Gap, Judged, Observed};
 
-/// Beginnings of the names of devices that are often there and never used.
+/// Prefixes of the names of devices that often exist and are never used.
 const NO_DISKS: [&str; 6] = ["loop", "ram", "zram", "sr", "fd", "nbd"];
 
 macro_rules! figures {
@@ -26,7 +26,7 @@ macro_rules! figures {
     };
 }
 
-/// Returns the columns of iostat; without a mean time of all requests, the one that follows from the others.
+/// Returns the columns of iostat. If the mean time of all requests is missing, computes it from the others.
 fn columns(judged: &Judged) -> Columns {
     let columns = judged.interval.columns;
     Columns { await_ms: columns.mean_await_ms(), ..columns }
@@ -66,7 +66,7 @@ static JUDGED: [Column<Judged, Observed>; 10] = [
     known("why", Cell::Text(|it, _| text(&it.why))),
 ];
 
-/// Stores what was observed of disks, in its order. `facts` say what is an array.
+/// Stores the observed intervals of disks, in their order. `facts` show which devices are arrays.
 ///
 /// # Errors
 /// [`DepotError`], also if an interval has no time. Nothing is stored then.

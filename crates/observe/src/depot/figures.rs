@@ -1,9 +1,9 @@
 //! Results in a depot: a row for each figure.
 //!
-//! **Why.** The figures of test, tune, sim, compare and cards have different shapes; what is asked over a fleet is one
-//! figure of many hosts or days.
+//! **Why.** The figures of test, tune, sim, compare and cards have different shapes; questions about a fleet ask for
+//! one figure of many hosts or days.
 //!
-//! **How.** The long form: each [`Figure`] says what it is of, and in which unit.
+//! **How.** The long form: each [`Figure`] names its subject and its unit.
 //!
 //! **Limits.** Histograms, curves and tables of results are not figures: they stay in their files.
 //!
@@ -17,7 +17,7 @@ use crate::columns::{Cell, Column, known, maybe, text};
 pub struct Figure {
     /// The command that measured it: `test`, `tune`.
     pub command: &'static str,
-    /// What it is of: a job, a mount point, a scenario with its seed.
+    /// Its subject: a job, a mount point, a scenario with its seed.
     pub what: String,
     pub class: Option<String>,
     /// Its name, which ends with the unit where the result has it so: `latency_p99_us`.

@@ -2,12 +2,12 @@
 //!
 //! **Why.** Hosts of a fleet share no file system, and every engine reads from object stores.
 //!
-//! **How.** A file that is whole is sent in one request, or in parts that become an object when all are there. What a
-//! recording had elsewhere is listed below its host, and deleted afterwards.
+//! **How.** A file that is whole is sent in one request, or in parts that become an object when all are there. The
+//! recording's objects in other parts are listed below its host, and deleted afterwards.
 //!
 //! **Limits.** Credentials, region and endpoint come from the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL...), or
 //! from the instance. A process that is killed in the middle of a large file leaves parts that no reader sees: let the
-//! bucket end unfinished uploads after a day.
+//! bucket abort unfinished uploads after a day.
 //!
 //! **Example.** `plimsoll depot s3://fleet/depot run.plt --host db1`.
 
@@ -25,10 +25,10 @@ use tokio::runtime::Runtime;
 
 use super::{DepotError, Written};
 
-/// Bytes of a part of a large file, each of which is in memory as it is sent. S3 takes at most 10,000 parts of one.
+/// Bytes of a part of a large file. A part is in memory while it is sent; S3 takes at most 10,000 parts of a file.
 const PART_BYTES: u64 = 32 << 20;
 
-/// How long a request is tried again: a server that restarts is back by then.
+/// How long a request is retried: a server that restarts is back by then.
 const RETRY_FOR: Duration = Duration::from_secs(30);
 
 /// A bucket, and the prefix of the depot in it.
@@ -41,15 +41,15 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Opens `BUCKET/PREFIX`, which is `url` without its scheme. Asks nothing of the server yet.
+    /// Opens `BUCKET/PREFIX`, which is `url` without its scheme. Sends no request yet.
     pub(super) fn open(url: &str, bucket_and_prefix: &str) -> Result<Bucket, DepotError> {
         let (bucket, prefix) = bucket_and_prefix.split_once('/').unwrap_or((bucket_and_prefix, ""));
         let failed = |reason: String| DepotError::Bucket { url: url.to_owned(), reason };
 
-        // Only the first provider of a process counts; this one is as good as the other.
+        // Only the first provider of a process counts; either will do.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
-        // Who names an endpoint without encryption means it.
+        // A user who names an endpoint without encryption accepts that.
         let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint).unwrap_or_default();
         let retry = RetryConfig { max_retries: 5, retry_timeout: RETRY_FOR, ..RetryConfig::default() };
         let store = builder
@@ -98,7 +98,7 @@ impl Bucket {
                 upload.complete().await.map_err(self.failed(within))
             };
             if let Err(error) = sent.await {
-                // The first error says more than one of the clearing up.
+                // The first error says more than one of the abort.
                 let _ = upload.abort().await;
                 return Err(error);
             }

@@ -26,6 +26,7 @@ fn write_trace(path: &Path, unix_at_zero_ns: u64) {
     let mut names = Names::default();
     names.classes.insert(1, ClassName { name: "query".to_owned(), shares: 1 });
     names.disks.insert(0, "nvme0n1".to_owned());
+
     let mut events = Vec::new();
     for request in 0..3000_u64 {
         let queued_ns = request * 1_000_000;
@@ -54,6 +55,7 @@ fn write_trace(path: &Path, unix_at_zero_ns: u64) {
         at(back_ns, EventKind::Completed, None);
         at(back_ns + 700, EventKind::Reaped, None);
     }
+
     let clock = if unix_at_zero_ns > 0 { Clock::Monotonic } else { Clock::Virtual };
     let mut writer = Writer::new(std::fs::File::create(path).unwrap(), clock, unix_at_zero_ns).unwrap();
     writer.names(&names).unwrap();
@@ -216,7 +218,7 @@ fn what_was_not_finished_is_not_there() {
     assert_eq!(rows(&depot, Table::Spans).len(), 3000);
     std::fs::remove_file(day.join(".trace-1-4711.tmp")).unwrap();
 
-    // A storing that fails leaves what was there: the last row has a time that no clock has.
+    // A failed storing leaves the earlier files: the last row has a time that no clock has.
     let mut figures = Files::new(&place(&depot), Table::Spans, std::iter::once(&NUMBER));
     figures.push(BEFORE_MIDNIGHT_NS as i64 / 1000, &7, &()).unwrap();
     assert_eq!(files(&depot).len(), before.len() + 1, "it is written beside");

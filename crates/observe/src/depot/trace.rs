@@ -27,13 +27,13 @@ use crate::trace::{self, TraceError};
 
 const US_PER_S: i64 = 1_000_000;
 
-/// Most groups of histograms in memory, some 10 KB each; then all are written.
+/// Most groups of histograms in memory, some 10 KB each. If one more is needed, all are written.
 const GROUPS_MAX: usize = 4096;
 
-/// What is asked of the storing of a trace.
+/// Options of [`store`].
 #[derive(Clone, Copy, Debug)]
 pub struct TraceOptions {
-    /// Unix time in ns at which the trace begins; `None`: as it says itself.
+    /// Unix time in ns at which the trace begins; `None`: as the trace says.
     pub at_unix_ns: Option<i64>,
     /// Whether to store spans, and not only histograms.
     pub with_spans: bool,
@@ -140,8 +140,8 @@ impl Sink {
         self.hist.record(at_us, span, &self.head)
     }
 
-    /// Spans come into their places first: whoever sees histograms finds the spans, too. Without spans, those of an
-    /// earlier storing go.
+    /// Puts spans in place before histograms, so that a reader who finds histograms finds the spans, too. Without
+    /// spans, removes those of an earlier storing.
     fn finish(mut self) -> Result<Vec<Written>, DepotError> {
         self.hist.write(&self.head)?;
         let mut written = self.spans.finish()?;
@@ -170,7 +170,7 @@ impl Hist {
         Ok(())
     }
 
-    /// Writes all groups in the order of time, and forgets them.
+    /// Writes all groups in the order of time, and drops them.
     fn write(&mut self, head: &Head) -> Result<(), DepotError> {
         let mut groups: Vec<_> = self.groups.drain().collect();
         groups.sort_by_key(|(Key { second, disk, class, op }, _)| (*second, *disk, *class, op.name()));

@@ -2,20 +2,20 @@
 //!
 //! # Why
 //! `%util` is the part of the time in which at least one request was under way. A device that serves sixty at once is
-//! at 100 % with a sixtieth of its work. What it has left follows only from its capacity, and a model knows that.
+//! at 100 % with a sixtieth of its work. Only its capacity shows how much it has left, and a model knows that.
 //!
 //! # How it works
 //! A [`Capacity`] is the model that the scheduler uses, [`plimsoll_core::CostModel`] and
 //! [`plimsoll_core::MixExponent`]: from a disk file or preset (`i4i.2xlarge`, `4x983-dct`) or from an entry of an
-//! io-properties file. Each direction uses rate times the device time of its mean request; both together are
-//! (u_r^p + u_w^p)^(1/p), which is their sum over what the mix carries. A discard costs a write without length, as in
-//! the scheduler. A flush costs nothing here: kernels count some of them as writes, too.
+//! io-properties file. Each direction uses rate times the device time of its mean request; both together are (u_r^p +
+//! u_w^p)^(1/p), which is their sum over the capacity of the mix. A discard costs a write without length, as in the
+//! scheduler. A flush costs nothing here: kernels count some of them as writes, too.
 //!
 //! Without a model, [`Peaks`] compares with the highest rates seen so far, each direction by requests and by bytes.
 //! That is a share of a lower bound: the device may carry any multiple. So U is not known at the first interval, and a
 //! verdict never rests on such a U alone. Once the device was judged saturated, its rate then is taken as its capacity,
 //! and later intervals of a like mix and size are compared with that. A device that does as much with half of the
-//! requests under way is full, too: so `Peaks` keeps what it did with how many, where that number was steady.
+//! requests under way is full, too: so `Peaks` also keeps the rates of intervals with a steady number under way.
 //!
 //! The model also knows how long a request takes on the idle device: `Capacity::unloaded_ms`.
 //!
@@ -62,10 +62,10 @@ pub struct Capacity {
 /// How long requests take on the idle device.
 #[derive(Clone, Debug, Default)]
 struct Idle {
-    /// Latency of a small read; `None` if it was not measured. So `write_ns` for writes.
+    /// Latency of a small read; `None` if it was not measured. `write_ns` likewise.
     read_ns: Option<f64>,
     write_ns: Option<f64>,
-    /// What the length of a request adds to it.
+    /// The time that the length of a request adds.
     transfer: LatencySpec,
     /// The inside of the device; `None` if nothing is known of it.
     inside: Option<Inside>,
@@ -81,7 +81,7 @@ struct Inside {
     channels: f64,
     stripe_bytes: f64,
     are_writes_buffered: bool,
-    /// Limits of a volume: even a request that is alone passes them.
+    /// Limits of a volume, which take time even from a request that is alone.
     caps: Vec<CapSpec>,
     network_ns: f64,
 }
@@ -105,8 +105,8 @@ impl Capacity {
         Capacity { name: name.to_owned(), model: config.model, mix, idle: Idle::default() }
     }
 
-    /// Finds what a command line names: a preset (`i4i.2xlarge`, `4x983-dct`, `gp3:500GiB`) or a disk file. Relative
-    /// paths start at `base`.
+    /// Finds the capacity that a command line names: a preset (`i4i.2xlarge`, `4x983-dct`, `gp3:500GiB`) or a disk
+    /// file. Relative paths start at `base`.
     pub fn find(name: &str, base: &Path) -> Result<Capacity, ConfigError> {
         let model = disk::find(name, base)?;
         Ok(Capacity::of_model(model.name.as_deref().unwrap_or(name), &model))
@@ -219,28 +219,27 @@ fn pass_ns(cap: &CapSpec, len_bytes: f64) -> f64 {
 
 /// Most intervals with a full device whose rates are kept.
 const FULL_MOST: usize = 16;
-/// Most steady intervals that are kept, and the powers of 2 by which their numbers under way differ.
+/// Most steady intervals kept, and the least distance of their numbers under way, in powers of 2.
 const STEPS_MOST: usize = 16;
 const NEAR_STEPS: f64 = 0.5;
-/// Factor by which twice as many requests under way do more on a device that was not nearly full.
+/// Least gain from twice as many requests under way on a device that was not nearly full.
 const GAIN_LEAST: f64 = 1.15;
 /// Bounds for like intervals: their shares of writes differ by less than this, their mean sizes by less than this
 /// factor.
 const LIKE_WRITE_SHARE: f64 = 0.15;
 const LIKE_SIZE_FACTOR: f64 = 2.0;
-/// Most that a write takes of a device's time, in reads, as by data sheets of NVMe disks; and a margin for what reads and
-/// writes cost each other.
+/// Most device time of a write, in reads, by data sheets of NVMe disks; and a margin for the cost of mixing reads and
+/// writes.
 const WRITE_COST_MOST: f64 = 10.0;
 const MIX_MARGIN: f64 = 1.5;
-/// Factor by which a rate exceeds that of a device taken for full, from which that one was not full.
+/// Factor above the rate of a device taken as full, from which that device was not full.
 const FULL_EXCEEDED: f64 = 1.2;
-/// Mean number of requests under way from which a rate says something of the device. With fewer it says what the
-/// program asked for.
+/// Least mean number of requests under way at which a rate is the device's. With fewer it is the program's.
 const QUEUED_LEAST: f64 = 4.0;
-/// Upper bound of U above which it tells nothing.
+/// Largest upper bound of U that says something.
 const BOUND_MOST: f64 = 0.9;
 
-/// What a device did in an interval.
+/// The load of a device in an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Work {
     per_s: f64,
@@ -255,13 +254,13 @@ impl Work {
         Some(Work { per_s, write_share, size_kib: columns.moved_kib_per_s()? / per_s })
     }
 
-    /// Returns whether this is far more than another, in requests and in bytes: longer requests make fewer.
+    /// Returns whether this load is far above another, in requests and in bytes: longer requests are fewer.
     fn exceeds(&self, other: &Work) -> bool {
         let bytes = |work: &Work| work.per_s * work.size_kib;
         self.per_s > FULL_EXCEEDED * other.per_s && bytes(self) > FULL_EXCEEDED * bytes(other)
     }
 
-    /// Returns whether this is hardly more than another, neither in requests nor in bytes.
+    /// Returns whether this load is hardly above another, both in requests and in bytes.
     fn hardly_exceeds(&self, other: &Work) -> bool {
         let part = self.per_s / other.per_s;
         part <= GAIN_LEAST && part * self.size_kib <= GAIN_LEAST * other.size_kib
@@ -284,7 +283,7 @@ impl Work {
     }
 }
 
-/// An interval in which a device always had something to do.
+/// An interval in which a device always had requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Step {
     work: Work,
@@ -295,12 +294,12 @@ struct Step {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Peaks {
     full: VecDeque<Work>,
-    /// The latest interval of each kind of work and number under way, of those in which the number was steady.
+    /// The latest steady interval of each kind of work and number under way.
     steps: VecDeque<Step>,
     intervals: u32,
     /// Reads per second, writes per second, KiB read per second, KiB written per second.
     highest: [f64; 4],
-    /// The same, of intervals in which requests queued.
+    /// The same for intervals in which requests queued.
     highest_queued: [f64; 4],
 }
 
@@ -366,9 +365,9 @@ impl Peaks {
         Work::of(columns).is_some_and(|now| self.full.iter().any(|full| full.is_far_above(&now)))
     }
 
-    /// Returns U as far as it is known without a model: the part of what the device did when it was full with a like
-    /// load, else an upper bound, the part of the highest rate at which requests queued. `None` if neither says more
-    /// than "at most all of it".
+    /// Returns U as far as it is known without a model: the part of the rate at which it was full with a like load,
+    /// else an upper bound, the part of the highest rate at which requests queued. `None` if neither says more than "at
+    /// most all of it".
     pub(crate) fn known_use(&self, columns: &Columns) -> Option<f64> {
         let bound = || highest_share(&self.highest_queued, columns).filter(|share| *share <= BOUND_MOST);
         self.use_of_full(columns).map(|share| share.min(1.0)).or_else(bound)
@@ -531,7 +530,7 @@ mod tests {
     fn use_is_unknown_until_requests_queued() {
         let mut peaks = Peaks::default();
         let (high, low) = (load(1000.0, 4.0, 0.0, 0.0), load(250.0, 4.0, 0.0, 0.0));
-        // Five reads a second, one at a time, are all that was asked: no part of what the disk can do.
+        // Five reads a second, one at a time, are the program's rate, not a part of the disk's capacity.
         peaks.note(&load(5.0, 4.0, 0.0, 0.0), Some(0.02));
         assert_eq!(peaks.known_use(&load(5.0, 4.0, 0.0, 0.0)), None);
         peaks.note(&high, Some(8.0));
@@ -546,6 +545,7 @@ mod tests {
         for (per_s, kib, under_way) in [(15_000.0, 128.0, 4.0), (14_000.0, 128.0, 2.0), (100_000.0, 4.0, 8.0)] {
             peaks.note_steady(&load(per_s, kib, 0.0, 0.0), under_way);
         }
+
         // Reads a second, their KiB, requests under way, those that were enough.
         let cases = [
             (15_100.0, 128.0, 16.0, Some(2.0)),
@@ -562,6 +562,7 @@ mod tests {
             let found = peaks.enough_under_way(&load(per_s, kib, 0.0, 0.0), under_way);
             assert_eq!(found, expected, "{per_s} of {kib} with {under_way}");
         }
+
         // The latest of a number counts: the disk has become slower.
         peaks.note_steady(&load(9_000.0, 128.0, 0.0, 0.0), 2.2);
         assert_eq!(peaks.enough_under_way(&load(15_100.0, 128.0, 0.0, 0.0), 16.0), Some(4.0));

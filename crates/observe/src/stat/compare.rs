@@ -157,7 +157,7 @@ fn mean_columns(intervals: &[(f64, Columns)]) -> Columns {
 /// Knowledge beside the columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Context {
-    /// What the device is; `None` if not known.
+    /// Facts about the device; `None` if not known.
     pub facts: Option<DeviceFacts>,
     /// A rate that a graph shows for side A, to find the graph's unit.
     pub graph_rate: Option<f64>,
@@ -379,7 +379,7 @@ impl Two {
 }
 
 impl<'a> Pair<'a> {
-    /// Returns the same pair, with the side last that has more of this figure.
+    /// Returns the pair with the side that has more of this figure last.
     fn rising(&self, two: Two) -> Pair<'a> {
         let [a, b] = self.letters;
         if two.b >= two.a { *self } else { Pair { a: self.b, b: self.a, letters: [b, a] } }

@@ -1,7 +1,7 @@
 //! Reads saved figures: our own recordings, and files of other programs.
 //!
 //! # Why
-//! The disks that matter are rarely at hand. A support bundle has the text of an `iostat` in some locale, a file of
+//! The disks in question are rarely accessible. A support bundle has the text of an `iostat` in some locale, a file of
 //! `/proc/diskstats` samples, a JSON document that ends in the middle. Their figures are judged like live ones.
 //!
 //! # How it works
@@ -28,8 +28,8 @@
 //! in it.
 //!
 //! **Several files** are read in order. Samples of neighbouring files are one series, as in a directory of snapshots.
-//! The files of a directory, a tar or a gzip file ([`bundle`]) are one story of one host: what holds no figures of disks
-//! is left out, and intervals whose times are known stand in their order.
+//! The files of a directory, a tar or a gzip file ([`bundle`]) are one recording of one host: files without figures of
+//! disks are left out, and intervals whose times are known stand in their order.
 //!
 //! # Limits
 //! Unreadable parts are left out, with a note in [`Recorded::notes`]; a missing, `nan` or negative column is unknown,
@@ -98,7 +98,7 @@ pub struct Saved {
     /// Its name in messages; for `/sys/block/NAME/stat` it also names the device.
     pub name: String,
     pub bytes: Vec<u8>,
-    /// Whether it was found in a directory: it may then be of any kind, and is left out if it holds no figures of disks.
+    /// Whether it was found in a directory: it may be of any kind, and is left out without figures of disks.
     pub is_found: bool,
 }
 
@@ -110,12 +110,12 @@ pub enum FromError {
     /// The file is of another kind, or a recording that cannot be read.
     #[error("{file}: looks like {looks_like}: {remedy}")]
     Other { file: String, looks_like: String, remedy: String },
-    /// The file begins like a known kind, and nothing of it can be read.
+    /// The file begins like a known kind, and has no readable figures.
     #[error("{file}:{line}: {reason}")]
     Line {
         file: String,
         line: usize,
-        /// What is wrong, what was expected, what to do.
+        /// The error, the expectation and the remedy.
         reason: String,
     },
 }
@@ -133,8 +133,8 @@ pub fn read(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Recorded,
     collected.finish()
 }
 
-/// Reads several files in order; samples of neighbouring ones are one series. Fails with the first file of which
-/// nothing can be read, unless it was found; if nothing of any can be; for found files of several hosts.
+/// Reads several files in order; samples of neighbouring ones are one series. Fails with the first file that has no
+/// readable figures, unless it was found; if no file has any; if found files are of several hosts.
 pub fn read_all(files: &[Saved], options: &ReadOptions) -> Result<Recorded, FromError> {
     let mut collected = Collected::new(options);
     for Saved { name, bytes, is_found } in files {
@@ -152,11 +152,11 @@ struct Collected {
     /// Samples of the latest files, which the next file may continue, and the name of the first of these files.
     samples: Vec<Sample>,
     samples_of: String,
-    /// The unix times in ms of the first and the last interval of each file that tells them.
+    /// The unix times in ms of the first and the last interval of each file that has them.
     spans: Vec<(String, u64, u64)>,
     /// Number of archives in which the present file lies.
     depth: usize,
-    /// Length of all that came out of archives.
+    /// Length of all files unpacked from archives.
     unpacked_bytes: u64,
     /// Rows of devices in the intervals.
     rows: usize,
@@ -349,7 +349,7 @@ impl Collected {
         Ok(self.recorded)
     }
 
-    /// Makes one story of files that were found: of one host, in the order of time, with a note on what is left out.
+    /// Joins the files that were found: requires one host, sorts intervals by time, notes the files left out.
     fn make_one_story(&mut self, left_out: &[String], reason: Option<FromError>) -> Result<(), FromError> {
         if self.origins.is_empty()
             && let Some(reason) = reason
@@ -363,6 +363,7 @@ impl Collected {
                 remedy: "name those of one host".to_owned(),
             });
         }
+
         if self.recorded.intervals.iter().all(|interval| interval.end_unix_ms.is_some()) {
             self.recorded.intervals.sort_by_key(|interval| interval.end_unix_ms);
         }
@@ -373,6 +374,7 @@ impl Collected {
             };
             self.recorded.notes.push(format!("{first}{others}: no figures of disks, left out"));
         }
+
         Ok(())
     }
 }

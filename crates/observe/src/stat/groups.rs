@@ -2,7 +2,7 @@
 //!
 //! # Why
 //! Of four disks one took nearly all writes, for minutes, then the next one did. The array was never faster than one
-//! disk; sums over the array and means over half an hour looked well. Only a comparison of the members, interval by
+//! disk; sums over the array and means over half an hour looked healthy. Only a comparison of the members, interval by
 //! interval, shows this.
 //!
 //! # How it works
@@ -33,8 +33,8 @@
 //!   1.5 times an equal part of the work, the placement is at fault, else the disk. A saturated straggler with no more
 //!   than its part is degraded, and not a sign of a full group.
 //!
-//! Devices that are alike and belong to no group are compared, too (`LikeDevices`): a rotation among them is a remark that
-//! proposes `--group`, never a verdict, since nobody said that they share their work.
+//! Devices that are alike and belong to no group are compared, too (`LikeDevices`): a rotation among them is a remark
+//! that proposes `--group`, never a verdict, since they may have work of their own.
 //!
 //! # Limits
 //! A rotation shows after 24 intervals with a hot member and three changes; turns longer than a quarter of the history
@@ -142,17 +142,17 @@ impl Groups {
     }
 }
 
-/// Beginnings of the names of disks, behind which a number or letters count.
+/// Prefixes of the names of disks, before a number or letters.
 const DISK_NAMES: [&str; 4] = ["nvme", "sd", "vd", "xvd"];
 
-/// Watches devices that are alike though nobody named them as a group.
+/// Watches devices that are alike and belong to no group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LikeDevices(Groups);
 
 impl LikeDevices {
-    /// Compares disks of one model and size, or without facts of one kind of name, that are in none of `groups`. Returns
-    /// a remark for each set whose
-    /// members take turns; that one has more than the others is usual where they have work of their own.
+    /// Compares disks of one model and size, or without facts of one kind of name, that are in none of `groups`.
+    /// Returns a remark for each set whose members take turns. Unequal parts alone are usual for disks with work of
+    /// their own.
     pub(crate) fn observe(
         &mut self,
         devices: &[Judged],
@@ -189,8 +189,8 @@ impl LikeDevices {
     }
 }
 
-/// Returns what a whole disk shares with its like: model and size, else the kind of its name. `None` for what is no disk
-/// of its own.
+/// Returns the kind of a whole disk: its model and size, else the kind of its name. `None` for partitions, arrays and
+/// other devices.
 fn kind_of_disk(name: &str, facts: &Facts) -> Option<String> {
     let kind = DISK_NAMES.iter().find(|kind| name.starts_with(**kind))?;
     let of_name = facts.get(name);

@@ -168,7 +168,7 @@ impl History {
     pub fn push(&mut self, observed: Observed) {
         self.series.push(&observed);
         if observed.is_since_boot {
-            // Shown until the first interval, and never instead of one.
+            // Shown only until the first interval.
             if self.intervals == 0 {
                 self.last = Some(observed);
             }
@@ -263,15 +263,16 @@ impl History {
         }
     }
 
-    /// Returns whether the answer is of a group, or of how devices share their work: none of them has to stand out for that.
+    /// Returns whether the answer is about a group, or about how devices share their work. Then no single device need
+    /// stand out.
     #[must_use]
     pub fn is_of_several(&self) -> bool {
         self.worst()
             .is_some_and(|(_, track, is_group)| is_group || (self.sharing().is_some() && !says_no(track.worst().0)))
     }
 
-    /// Returns the device or group with the worst verdict, and whether it is a group. What is known comes before what is
-    /// not, and a device before a group that is no worse.
+    /// Returns the device or group with the worst verdict, and whether it is a group. Known verdicts come before
+    /// unknown ones, and a device before a group that is no worse.
     fn worst(&self) -> Option<(&String, &Track, bool)> {
         let groups = self.groups.iter().map(|(name, track)| (name, track, true));
         let devices = self.devices.iter().map(|(name, track)| (name, track, false));
@@ -282,14 +283,14 @@ impl History {
         self.remarks.sentences(|code| OF_SHARING.contains(&code)).into_iter().next()
     }
 
-    /// Returns whether there are intervals to sum up, two at least.
+    /// Returns whether there are at least two intervals to sum up.
     #[must_use]
     pub fn has_summary(&self) -> bool {
         self.intervals >= 2
     }
 
     /// Sums up all intervals in sentences: how devices share their work, groups, devices (those with the worst verdict
-    /// first), and the idle; without what [`answer`](History::answer) says, if that stands above. Empty for fewer than
+    /// first), and the idle. If `is_answered`, leaves out what [`answer`](History::answer) says. Empty for fewer than
     /// two intervals, and if the answer says it all.
     pub fn summary(&self, is_answered: bool) -> Vec<String> {
         if !self.has_summary() {
@@ -385,7 +386,7 @@ impl History {
     }
 }
 
-/// Splits a sentence on how devices share their work: what they do, which is an answer, and what follows from it.
+/// Splits a sentence on how devices share their work into the finding, which is an answer, and its consequence.
 fn split_sharing(sentence: &str) -> (&str, &str) {
     sentence.split_once("; ").unwrap_or((sentence, ""))
 }
@@ -436,9 +437,11 @@ fn groups_section(observed: &Observed) -> Option<Section> {
             ..Tile::default()
         }
     };
+
     let row = |group: &str, part: &Part| {
         [group.to_owned(), part.device.clone(), part_text(Some(part.bytes_share)), column(part.await_ms)]
     };
+
     let rows = observed.groups.iter().flat_map(|group| group.parts.iter().map(|part| row(&group.group, part)));
     let table = Table::new("Parts of the bytes that were moved", ["group", "device", "part", "await, ms"], rows);
     let blocks = [Block::Tiles(observed.groups.iter().map(tile).collect()), table.into()];
@@ -531,9 +534,11 @@ mod tests {
             let remarks = remarks.into_iter().collect();
             history.push(Observed { duration_s: Some(1.0), devices, remarks, ..Observed::default() });
         };
+
         push(&mut history, Verdict::Ok, Some("2 disks take turns"));
         let lines = |history: &History| history.answer().unwrap().lines(usize::MAX);
         assert_eq!(lines(&history)[..2], ["2 disks take turns", "sdb: ok, the worst of 2 devices"]);
+
         push(&mut history, Verdict::Saturated, None);
         let said = [
             "sdb: saturated, the worst of 2 devices",
@@ -581,12 +586,14 @@ mod tests {
             devices: vec![judged("nvme0n1", 100.0, verdict)],
             ..observed()
         };
+
         history.push(of(Verdict::Ok, 30.0));
         for _ in 0..100 {
             history.push(of(Verdict::Saturated, 0.1));
         }
         history.push(Observed { is_since_boot: true, ..observed() });
         assert!(history.last().is_some_and(|last| !last.is_since_boot), "never instead of an interval");
+
         let recorded = page::body(&[page::Part { title: String::new(), sections: history.recorded() }]);
         for part in [
             "Over 101 interval(s)",
@@ -597,6 +604,7 @@ mod tests {
         ] {
             assert!(recorded.contains(part), "{part}: {recorded}");
         }
+
         let live = history.live(&[]);
         let Some(Block::Tiles(tiles)) = live[0].blocks.first() else { panic!("{live:?}") };
         assert_eq!((tiles[0].state.as_str(), tiles[0].line.1.len()), ("saturated", LINE_MAX));
@@ -605,6 +613,7 @@ mod tests {
         for part in ["97.00 %", "1.06 of 2", "100.00", "<svg ", "i4i.2xlarge"] {
             assert!(live.contains(part), "{part}: {live}");
         }
+
         assert_eq!([Some(f64::NAN), None, Some(1.0)].map(part_text), ["n/a", "n/a", "100.00 %"]);
     }
 

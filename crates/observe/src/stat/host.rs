@@ -1,4 +1,4 @@
-//! Readings of a host's counters, and what happened between two of them.
+//! Readings of a host's counters, and the interval between two of them.
 //!
 //! # Why
 //! Every live figure begins here: one reading of `/proc` an interval, cheap enough for a host with hundreds of devices,
@@ -7,7 +7,7 @@
 //! # How it works
 //! A [`Sampler`] reads `/proc/uptime`, `/proc/stat` and `/proc/diskstats`, in this order, as sysstat does. Intervals
 //! are differences of the uptime, which the kernel prints in hundredths of a second: with a finer clock the figures
-//! would differ from iostat's. [`Reading::since`] computes what happened between two readings. A device that appeared,
+//! would differ from iostat's. [`Reading::since`] computes the interval between two readings. A device that appeared,
 //! disappeared, or whose counters fell is a [`Gap`], never a figure. Files are read into one buffer that is reused: on
 //! a host with hundreds of devices most of the cost is in strings and small files that do not change. The [`facts`] of
 //! a device (a dozen small files) are read if it was absent from the reading before, or had another number there.
@@ -137,14 +137,14 @@ pub struct Reading {
     pub at_unix_ms: u64,
     /// Time since the host began, in hundredths of a second.
     pub uptime_cs: u64,
-    /// Where the CPUs' time went; `None` if `/proc/stat` cannot be read.
+    /// CPU time by kind; `None` if `/proc/stat` cannot be read.
     pub cpu: Option<CpuTicks>,
     /// All devices, partitions included, in the kernel's order.
     pub devices: Vec<DiskStats>,
 }
 
-/// Where the time of all CPUs went since the host began, in ticks (`USER_HZ`), in the order of `/proc/stat`: user (with
-/// guests of virtual machines), nice, system, idle, iowait, irq, softirq, steal.
+/// CPU time of all CPUs since the host began, in ticks (`USER_HZ`), in the order of `/proc/stat`: user (with guests of
+/// virtual machines), nice, system, idle, iowait, irq, softirq, steal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTicks(pub [u64; 8]);
 
@@ -159,8 +159,8 @@ impl CpuTicks {
 }
 
 impl Reading {
-    /// Returns what happened between `earlier` and `self`. The devices are those of `self` in its order, then those
-    /// that have disappeared. If the uptime fell, the host restarted: every device is [`Gap::Reset`], and there is no
+    /// Computes the interval from `earlier` to `self`. The devices are those of `self` in its order, then those that
+    /// have disappeared. If the uptime fell, the host restarted: every device is [`Gap::Reset`], and there is no
     /// length.
     pub fn since(&self, earlier: &Reading) -> Interval {
         let Some(duration_cs) = self.uptime_cs.checked_sub(earlier.uptime_cs) else { return self.after_a_restart() };
@@ -183,7 +183,7 @@ impl Reading {
         }
     }
 
-    /// Returns what happened since the host began: iostat's first report.
+    /// Computes the interval since the host began: iostat's first report.
     pub fn since_boot(&self) -> Interval {
         let duration_s = duration_s(self.uptime_cs);
         Interval {
@@ -285,6 +285,7 @@ mod tests {
             assert_eq!(device.gap, expect, "{case}");
             assert_eq!(device.columns == Columns::default(), expect.is_some(), "{case}");
         }
+
         let wrapped = reading(1100, "8 0 a 4 0 8 1 0 0 0 0 0 1 1\n");
         let wrapped = wrapped.since(&reading(1000, "8 0 a 4294967290 0 8 1 0 0 0 0 0 1 1\n"));
         assert_eq!(wrapped.devices[0].columns.reads_per_s, Some(10.0));
@@ -357,6 +358,7 @@ mod tests {
         for (text, expect) in table {
             assert_eq!(uptime_cs(text), expect, "{text}");
         }
+
         let table = [
             ("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1 1 1 1\n", Some([1, 2, 3, 4, 5, 6, 7, 8])),
             ("cpu0 1 1 1 1\ncpu  1 2 3 4\n", Some([1, 2, 3, 4, 0, 0, 0, 0])),

@@ -1,4 +1,4 @@
-//! What happened on a host between two readings: the form into which every source is brought.
+//! The activity of a host between two readings: the common form of all sources.
 //!
 //! # Why
 //! Live counters, our recordings, saved `/proc/diskstats` and the text of ten years of `iostat` hold different figures.
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use plimsoll::sys::diskstats::Counters;
 use serde::{Deserialize, Serialize};
 
-/// What happened on a host between two readings.
+/// The activity of a host between two readings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interval {
     pub end_unix_ms: Option<u64>,
@@ -35,7 +35,7 @@ pub struct Interval {
     pub devices: Vec<DeviceInterval>,
 }
 
-/// Where the time of all CPUs went, in percent.
+/// CPU time of all CPUs by kind, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuShares {
     pub user: f64,
@@ -59,7 +59,7 @@ impl CpuShares {
     }
 }
 
-/// What one device did in an interval.
+/// The activity of one device in an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceInterval {
     pub device: String,
@@ -178,8 +178,8 @@ columns! {
 }
 
 impl Columns {
-    /// Computes the columns by sysstat's formulas, from what happened ([`Counters::since`]) in `duration_s` seconds
-    /// (above 0).
+    /// Computes the columns by sysstat's formulas, from the counts ([`Counters::since`]) of `duration_s` seconds (above
+    /// 0).
     pub fn from_counters(moved: &Counters, duration_s: f64) -> Columns {
         let rate = |count: Option<u64>| count.map(|count| count as f64 / duration_s);
         let kib = |sectors: Option<u64>| sectors.map(|sectors| sectors as f64 / 2.0 / duration_s);
@@ -265,7 +265,7 @@ fn sum<const N: usize>(values: [Option<f64>; N]) -> Option<f64> {
     values.into_iter().flatten().reduce(|total, more| total + more)
 }
 
-/// What a device is, as far as its host knows. Saved recordings contain this, texts of iostat do not.
+/// Facts about a device, as far as its host knows them. Saved recordings contain this, texts of iostat do not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceFacts {
@@ -312,6 +312,7 @@ mod tests {
             weighted_ms: Some(500),
             ..Counters::default()
         };
+
         let columns = Columns::from_counters(&moved, 2.0);
         assert_eq!((columns.reads_per_s, columns.read_kib_per_s), (Some(50.0), Some(200.0)));
         assert_eq!((columns.read_merges_per_s, columns.read_merged_percent), (Some(12.5), Some(20.0)));

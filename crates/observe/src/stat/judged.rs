@@ -39,7 +39,7 @@ pub struct Judged {
     /// model, or more than when it was seen full. `None` if there is nothing to compare with.
     #[serde(serialize_with = "serialize_share")]
     pub capacity_use: Option<f64>,
-    /// What the capacity is known from.
+    /// The source of the capacity.
     #[serde(flatten)]
     pub capacity_basis: Basis,
     /// Queue saturation (S): the part of their time that requests wait, 0 to 1; `None` where no latency is known.
@@ -57,7 +57,7 @@ pub struct Judged {
     pub remarks: Vec<Remark>,
 }
 
-/// What the capacity of a device is known from.
+/// The source of a device's capacity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Basis {
     /// A disk model, properties or a preset of this name.

@@ -10,8 +10,8 @@
 //!
 //! # Limits
 //! Times are UTC. An unknown column is `null` in JSON and empty in CSV, where iostat prints 0.00. In JSON a device
-//! without figures in an interval (it came, went or was reset) is in `gaps`, not among the disks, so that every disk
-//! that a reader finds has figures.
+//! without figures in an interval (it appeared, disappeared or was reset) is in `gaps`, not among the disks, so that
+//! every disk that a reader finds has figures.
 //!
 //! # Example
 //! ```
@@ -53,8 +53,8 @@ impl Selection {
     }
 }
 
-/// Returns whether a device, so far as known, did nothing and has nothing under way. A device that came or went is not
-/// idle: the reader should see it.
+/// Returns whether a device, so far as known, did nothing and has nothing under way. A device that appeared or
+/// disappeared is not idle: the reader should see it.
 fn is_idle(judged: &Judged) -> bool {
     let Columns { reads_per_s, writes_per_s, discards_per_s, flushes_per_s, .. } = judged.interval.columns;
     let is_still =
@@ -119,6 +119,7 @@ pub(crate) mod tests {
             util_percent: Some(99.996),
             ..Columns::default()
         };
+
         Judged {
             interval: DeviceInterval { device: device.to_owned(), columns, in_flight: Some(0), gap: None },
             capacity_use: Some(0.123_456),
@@ -138,6 +139,7 @@ pub(crate) mod tests {
         gone.interval =
             DeviceInterval { device: "sdb".to_owned(), gap: Some(Gap::Appeared), ..DeviceInterval::default() };
         let part = |device: &str, bytes_share| Part { device: device.to_owned(), bytes_share, await_ms: None };
+
         Observed {
             end_unix_ms: Some(1_710_463_994_000),
             duration_s: Some(1.0),
@@ -163,6 +165,7 @@ pub(crate) mod tests {
             selection.apply(&mut observed);
             observed.devices.into_iter().map(|judged| judged.interval.device).collect()
         };
+
         let cases: [(&[&str], bool, &[&str]); 4] = [
             (&[], false, &["sda", "nvme0n1", "sdb"]),
             (&[], true, &["nvme0n1", "sdb"]),
@@ -173,6 +176,7 @@ pub(crate) mod tests {
             let devices = devices.iter().map(|&name| name.to_owned()).collect();
             assert_eq!(names(&Selection { devices, omit_idle }), expected);
         }
+
         let mut hung = judged("sdc", 0.0, Verdict::Hung);
         assert!(!is_idle(&hung));
         (hung.verdict, hung.interval.in_flight) = (Verdict::Unknown, Some(3));

@@ -5,9 +5,9 @@
 //!
 //! # How it works
 //! A [`Series`] collects [`Observed`] one after the other. It holds fewer than [`SAMPLES_MAX`] samples: at that number,
-//! each two neighbours become their mean, and from then on a sample takes twice as many intervals. So a series covers
-//! the whole time at a coarser grain, in bounded memory. [`Series::picture`] draws one of [`PICTURES`]. Of many devices
-//! it draws the busiest, and adds a note.
+//! each pair of neighbours becomes its mean, and from then on a sample takes twice as many intervals. So a series
+//! covers the whole time at a coarser grain, in bounded memory. [`Series::picture`] draws one of [`PICTURES`]. Of many
+//! devices it draws the busiest, and adds a note.
 //!
 //! # Limits
 //! Means smooth peaks that are shorter than a sample. Time is that of the intervals, one after the other: pauses
@@ -270,6 +270,7 @@ impl Series {
             Curve::Effective { group } => Some((group, curve)),
             _ => None,
         });
+
         let charts = groups.flat_map(|(name, effective)| {
             let members: Vec<(&String, &Curve)> = self
                 .curves
@@ -283,6 +284,7 @@ impl Series {
             let count = members.len();
             let equal = Layer::HorizontalMark { y: 1.0 / count.max(1) as f64, label: "equal parts".to_owned() };
             let all = Layer::HorizontalMark { y: count as f64, label: format!("all {count}") };
+
             let chart = |title: &str, y: Axis, layers: Vec<Layer>| Chart {
                 title: format!("{name}: {title}"),
                 x: time(),
@@ -290,6 +292,7 @@ impl Series {
                 layers,
                 note: None,
             };
+
             let effective = self.line("effective devices".to_owned(), effective, false);
             [
                 chart(
@@ -304,6 +307,7 @@ impl Series {
                 ),
             ]
         });
+
         charts.collect()
     }
 }

@@ -7,9 +7,9 @@
 //! # How it works
 //! [`Programs`] keeps a connection to every program of this user that serves a control socket, and asks for its
 //! counters once an interval. [`rows`] computes the difference of two answers. The program itself sums waiting and
-//! device time over its requests, so the means are exact. Each program is asked in a thread of its own, so that none
-//! holds up another: all are asked at once, and [`Programs::look`] takes the answers that come within 100 ms. The next
-//! look takes a later answer. A program whose connection fails or times out is not asked for a minute.
+//! device time over its requests, so the means are exact. Each program is asked in a thread of its own, so that a slow
+//! one delays no other: all are asked at once, and [`Programs::look`] takes the answers that come within 100 ms. The
+//! next look takes a later answer. A program whose connection fails or times out is not asked for a minute.
 //!
 //! # Limits
 //! A program that did not answer in time, in full or at all has no rows: its next ones span both intervals. If a
@@ -51,7 +51,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// Time after which a program without an answer is reported, and its last counters are no longer passed on.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
 
-/// What a class did on a disk of its program in an interval.
+/// The activity of a class on a disk of its program in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ClassRow {
     pub program: String,
@@ -98,8 +98,8 @@ pub struct ClassRow {
     pub waited: BTreeMap<String, f64>,
 }
 
-/// Returns what the classes did from `before` to `after`, two answers of one program, `duration_s` (above 0) seconds
-/// apart. Leaves out classes that are new, whose counters began anew, or that have never had a request.
+/// Computes a row for each class and disk from `before` to `after`, two answers of one program, `duration_s` (above 0)
+/// seconds apart. Leaves out classes that are new, whose counters were reset, or that have never had a request.
 pub fn rows(before: &ProgramMetrics, after: &ProgramMetrics, duration_s: f64) -> Vec<ClassRow> {
     let mut rows = Vec::new();
     for disk in &after.disks {
@@ -112,7 +112,7 @@ pub fn rows(before: &ProgramMetrics, after: &ProgramMetrics, duration_s: f64) ->
             }
         }
 
-        // A class that has the disk for itself waits for no other.
+        // The only class of a disk waits for no other.
         let of_disk: &mut [ClassRow] = rows.get_mut(first..).unwrap_or_default();
         let is_alone = of_disk.iter().filter(|row| row.mean_under_way > 0.0 || row.queued > 0).count() < 2;
         for row in of_disk.iter_mut().filter(|_| is_alone) {
@@ -200,13 +200,13 @@ fn waited(before: &ClassMetrics, after: &ClassMetrics, duration_s: f64) -> BTree
     after.waited.iter().filter_map(share).collect()
 }
 
-/// What [`Programs::look`] found.
+/// The result of [`Programs::look`].
 #[derive(Clone, Debug, Default)]
 pub struct Looked {
-    /// What the classes did since the last look; empty at the first.
+    /// Rows of the classes since the last look; empty at the first.
     pub rows: Vec<ClassRow>,
-    /// The counters of every program that answers, by process number. If a
-    /// program or one of its shards did not answer in time: those of its last full answer.
+    /// The counters of every program that answers, by process number. If a program or one of its shards did not answer
+    /// in time, those of its last full answer.
     pub programs: Vec<ProgramMetrics>,
     /// Programs that do not answer, each with the reason; the same message is reported once only.
     pub silent: Vec<String>,
@@ -255,7 +255,7 @@ impl Programs {
         }
     }
 
-    /// Asks the programs behind these sockets, given by process number; forgets all others.
+    /// Asks the programs behind these sockets, given by process number; drops all others.
     pub(crate) fn look_at(&mut self, sockets: &[(u32, PathBuf)]) -> Looked {
         let is_there = |pid: &u32| sockets.iter().any(|(other, _)| other == pid);
         self.watched.retain(|pid, _| is_there(pid));
@@ -376,7 +376,7 @@ fn ask(client: &mut Option<Client>, path: &Path) -> Result<ProgramMetrics, Clien
     client.metrics()
 }
 
-/// Returns the message of a program that is asked still, and of one whose connection has timed out, later.
+/// Returns the message for a program whose answer is late, and later for one whose connection timed out.
 fn no_answer() -> String {
     format!("no answer for {} s or longer", SILENT_AFTER.as_secs())
 }
@@ -475,6 +475,7 @@ mod tests {
             (vec![waited("a", 10), quiet()], vec![waited("a", 90), quiet()], [None, None]),
             (vec![waited("a", 10), waited("b", 10)], vec![waited("a", 90), waited("b", 20)], [Some("fairness"); 2]),
         ];
+
         for (before, after, expected) in cases {
             let rows = rows(&program(before), &program(after), 1.0);
             let found = rows.iter().map(|row| row.waited_for.as_deref());

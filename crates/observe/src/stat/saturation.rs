@@ -12,7 +12,7 @@
 //! From half the capacity on this is Little's law at the knee. To be full, a device must hold N* = X_max L requests.
 //! With X = U X_max, and N = X `await` requests under way, N* / N is L / (U await): requests that are needed to fill
 //! the device do not wait. On a nearly idle device this form would call any latency good. There requests need not meet,
-//! and all of `await` above L is waiting: the plain share. 1 - U leads from one to the other. So with an `await` of
+//! and all of `await` above L is waiting: the plain share. The term 1 - U makes the transition. So with an `await` of
 //! 0.19 ms, L of 0.138 ms and U of 51 %, S is 0, though single requests meet; with 0.36 ms at 97 %, 60 % of the time is
 //! waiting; and with three times L at 10 %, 63 %: that device is ill.
 //!
@@ -22,8 +22,8 @@
 //! 2. [`Seen`]: the 5th percentile of `await` among intervals with at most one request under way, by direction and by
 //!    size (powers of 2). A request that is alone waits for no other. A size without such an interval takes the latency
 //!    of one up to four times smaller; this can only make S too high, by the time of the larger transfer. Latencies
-//!    count at most as what is usual for the device's class: a disk that is ill when first seen would otherwise teach
-//!    its illness.
+//!    count at most as the usual one of the device's class: otherwise a disk that is ill when first seen would set its
+//!    own standard.
 //!
 //! Otherwise S is not known, and the verdict uses the usual latency of the device's class.
 //!

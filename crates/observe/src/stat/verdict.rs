@@ -33,19 +33,19 @@
 //!    of the same interval that is saturated.
 //! 5. Otherwise the usual latency of the class decides (table in `verdict/class.rs`). Requests *wait* at twice the
 //!    usual latency with 4 and more under way (three times with 5/3 on network disks, whose limits are low; half of it
-//!    with 60), at S >= 40 % with 8 and more, or, where S is not known, if the device did as much with half of those under
-//!    way or fewer, and their number was steady both times. S counts from the usual latency on, or from three times that of the
-//!    idle device at the highest rate seen. A SATA disk with 30 under way is full: it takes 32. If requests wait, the
-//!    device is *degraded* if its rate is below that of any healthy device of the class, or below 70 % of the highest
-//!    seen; else *saturated*. If requests do not wait at `%util` of 90 and more, it is *busy but free* with fewer than
-//!    8 under way that take at most three times the usual, *unknown* (unclear) with more of which nothing tells whether
-//!    they wait, else *ok*. 30 times the usual (8 times on local disks) at a
-//!    rate below any of the class is *degraded*.
+//!    with 60), at S >= 40 % with 8 and more, or, where S is not known, if the device did as much with half of those
+//!    under way or fewer, and their number was steady both times. S counts from the usual latency on, or from three
+//!    times that of the idle device at the highest rate seen. A SATA disk with 30 under way is full: it takes 32. If
+//!    requests wait, the device is *degraded* if its rate is below 70 % of the highest seen, or below that of any
+//!    healthy device of the class; else *saturated*. If requests do not wait at `%util` of 90 and more, it is *busy but
+//!    free* with fewer than 8 under way that take at most three times the usual, *unknown* (unclear) with more if
+//!    nothing shows whether they wait, else *ok*. 30 times the usual (8 times on local disks) at a rate below any of
+//!    the class is *degraded*.
 //!
-//! Requests that wait (S >= 40 %) on a device that is free for a part of the time, longer than those before them explain,
-//! are *unknown* (unclear): it is slower than it was, or others use it. So is a spinning disk that is free for a part of
-//! the time and busy for 35 ms and longer with each request, and a device of rule 5 that, when it was full, did more than
-//! its present mix of reads and writes explains.
+//! Requests that wait (S >= 40 %) on a device that is free for a part of the time, longer than those before them
+//! explain, are *unknown* (unclear): it is slower than it was, or others use it. So is a spinning disk that is free for
+//! a part of the time and busy for 35 ms and longer with each request, and a device of rule 5 that, when it was full,
+//! did more than its present mix of reads and writes explains.
 //!
 //! A rate with the signature of a limit (3000 requests a second, 125 MiB/s) at which requests wait is *degraded*, held
 //! by something in front of the device; *saturated* if the device is known, by facts or model, to be sold by rates: a
@@ -102,8 +102,8 @@ const UNDER_WAY_MANY: f64 = 8.0;
 /// Requests under way that fill nearly any disk: rate times latency of data sheets is 30 to 60. Means fall a little
 /// short of 64.
 const UNDER_WAY_FILLS: f64 = 60.0;
-/// Part of their mean by which the requests under way at both ends of an interval may differ from it, if a program keeps
-/// as many there.
+/// Largest difference from their mean, as a part of it, of the requests under way at both ends of an interval, if a
+/// program keeps their number steady.
 const STEADY: f64 = 0.25;
 /// Bounds below which a device is idle: requests a second, their part of the time, and U where it can be relied on.
 const IDLE_PER_S: f64 = 200.0;
@@ -119,16 +119,16 @@ const IDLE_UNCOUNTED_KIB_PER_S: f64 = 1000.0;
 const TRIMMING: f64 = 0.5;
 /// Usual latency in milliseconds below which a class is local.
 const LOCAL_USUAL_MS: f64 = 1.0;
-/// Fewest requests under way, on average, of which the latency seen without a model is believed.
+/// Fewest requests under way, on average, whose latency is trusted without a model.
 const UNDER_WAY_FEW: f64 = 0.25;
-/// Counts from here on are negative ones: a driver counted a completion twice.
+/// Counts from here on are negative numbers: a driver counted a completion twice.
 const IN_FLIGHT_LEAKED: u64 = 1 << 31;
 /// Fewest requests under way at the end that are stuck if nothing completed and the begin of the interval is not known
 /// (a single one may have been sent a moment ago), and the shortest such interval in seconds.
 const STUCK_LEAST: u64 = 2;
 const STUCK_LEAST_S: f64 = 1.0;
-/// Milliseconds that a spinning disk takes for one request: at least this; the longest seek and turn of the slowest
-/// healthy one; and beyond this it is ill.
+/// Milliseconds per request of a spinning disk: the shortest; the longest seek and turn of the slowest healthy one; and
+/// the time beyond which it is ill.
 const SPIN_LEAST_MS: f64 = 2.0;
 const SPIN_SLOW_MS: f64 = 35.0;
 const SPIN_ILL_MS: f64 = 50.0;
@@ -136,7 +136,7 @@ const SPIN_ILL_MS: f64 = 50.0;
 const SPIN_BYTES_PER_S: f64 = 300e6;
 const SPIN_SLOW_BYTES_PER_S: f64 = 50e6;
 
-/// All that is known of a device in an interval.
+/// The known facts and figures of a device in an interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
     pub interval: &'a DeviceInterval,
@@ -187,7 +187,7 @@ pub fn judge(evidence: &Evidence<'_>) -> (Verdict, String) {
     rules.into_iter().find_map(|rule| rule(&case)).unwrap_or_else(|| (Verdict::Unknown, NOTHING_KNOWN.to_owned()))
 }
 
-/// Takes back that requests wait at a device, of a report that may be the mean since the host started.
+/// Makes a verdict that requests wait unknown, for a report that may be the mean since the host started.
 pub(super) fn of_unclear_report((verdict, why): (Verdict, String)) -> (Verdict, String) {
     if !matches!(verdict, Verdict::Saturated | Verdict::Degraded | Verdict::Hung) {
         return (verdict, why);
@@ -200,17 +200,20 @@ pub(super) fn of_unclear_report((verdict, why): (Verdict, String)) -> (Verdict, 
     (Verdict::Unknown, why)
 }
 
-/// Takes back that an array is saturated where none of its members is: the layer between holds requests, or the bounds
-/// of a class are wrong for the array. If nothing is known of a stacked device, all disks beside it may be its members.
+/// Makes the verdict on a saturated array unknown if all its members have room: the layer between holds requests, or
+/// the bounds of a class are wrong for the array. If nothing is known of a stacked device, all disks beside it may be
+/// its members.
 pub(super) fn compare_arrays(devices: &mut [Judged], facts: &Facts) {
     let has_room = |verdict| matches!(verdict, Verdict::Idle | Verdict::Ok | Verdict::BusyButFree);
     let names = devices.iter().map(|judged| judged.interval.device.clone());
     let disks: Vec<String> = names.filter(|name| !is_stacked(name)).collect();
+
     let free: BTreeSet<String> = devices
         .iter()
         .filter(|judged| judged.interval.gap.is_none() && has_room(judged.verdict))
         .map(|judged| judged.interval.device.clone())
         .collect();
+
     for judged in devices.iter_mut().filter(|judged| judged.verdict == Verdict::Saturated) {
         let device = &judged.interval.device;
         let (members, whose) = match facts.get(device) {
@@ -242,9 +245,8 @@ fn believed(in_flight: Option<u64>) -> Option<u64> {
     in_flight.filter(|count| *count < IN_FLIGHT_LEAKED)
 }
 
-/// Returns the mean number of requests under way of a device that always has something to do, if as many were under way
-/// when the interval began and when it ended: then they are as many as a program keeps there, and not what a given rate
-/// of requests makes of their latency.
+/// Returns the mean number of requests under way, if the device always had some and as many at both ends of the
+/// interval. Then a program keeps that number there; it does not follow from a given rate and the latency.
 pub(super) fn steady_under_way(interval: &DeviceInterval, before: Option<u64>) -> Option<f64> {
     let columns = &interval.columns;
     let mean = columns.queue.or_else(|| saturation::under_way_at_most(columns)).filter(|mean| *mean >= 0.9)?;
@@ -463,7 +465,7 @@ impl<'a> Case<'a> {
         let transfer_ms = self.size_kib * 1024.0 / SPIN_SLOW_BYTES_PER_S * 1000.0;
         if !self.is_util_high {
             let free = format!("it is free {:.0} % of the time; {long}", 100.0 - util.min(100.0));
-            // Flushes and discards take time, too, and are none of these requests.
+            // Flushes and discards take time, too, and do not count as these requests.
             let columns = self.columns;
             let is_alone = positive(columns.flushes_per_s).is_none() && positive(columns.discards_per_s).is_none();
             let is_slow = each_ms >= SPIN_SLOW_MS + transfer_ms;

@@ -1,4 +1,4 @@
-//! A watch over the devices of a host: takes interval after interval, and judges each by what it has seen.
+//! A watch over the devices of a host: judges interval after interval, with the history of each device.
 //!
 //! # Why
 //! The capacity of a device, and its latency under little load, show in other intervals than the one that is judged.
@@ -7,8 +7,8 @@
 //! [`Watch::observe`] computes U ([`super::capacity`]), S ([`super::saturation`]) and the verdict ([`super::verdict`])
 //! of each device, then judges the groups ([`super::groups`]). It remembers the highest rates of each device, the
 //! latencies of quiet intervals, the requests under way and since when none completes. A device whose counters were
-//! reset, or that was absent, counts as a new one. Means since the start of the host are judged, but not remembered; of a
-//! report that may be such a mean, no verdict says that requests wait.
+//! reset, or that was absent, counts as a new one. Means since the start of the host are judged, but not remembered; of
+//! a report that may be such a mean, no verdict says that requests wait.
 //!
 //! # Limits
 //! Memory: some kB for each name; beyond [`DEVICES_MOST`] names, absent devices are dropped. A watch keeps nothing on
@@ -58,7 +58,7 @@ pub struct WatchOptions {
     pub groups: Vec<(String, Vec<String>)>,
 }
 
-/// Judges the devices of a host, interval after interval, and remembers what later judgements need.
+/// Judges the devices of a host, interval after interval, and remembers the figures that later judgements need.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     capacities: BTreeMap<String, Capacity>,
@@ -67,7 +67,7 @@ pub struct Watch {
     devices: BTreeMap<String, Memory>,
 }
 
-/// What a watch remembers of a device.
+/// The history of a device.
 #[derive(Clone, Debug, Default)]
 struct Memory {
     peaks: Peaks,
@@ -81,7 +81,7 @@ struct Memory {
 }
 
 impl Watch {
-    /// Returns a watch that has seen nothing.
+    /// Returns a watch without history.
     pub fn new(options: WatchOptions) -> Watch {
         Watch { capacities: options.capacities, groups: Groups::new(options.groups), ..Watch::default() }
     }
@@ -180,8 +180,9 @@ impl Watch {
             memory.peaks.note_steady(columns, steady);
         }
 
-        // The rates seen are enough to judge a device that waits; as U they are shown only if they say something of it. A
-        // device with room has not been seen at its limit: a large part of those rates would contradict the verdict.
+        // The rates seen are enough to judge a device that waits; as U they are shown only if they say something about
+        // it. A device with room has not been seen at its limit: a large part of those rates would contradict the
+        // verdict.
         let has_room = |part: f64| verdict == Verdict::BusyButFree && part >= FREE_USE_LEAST;
         let known_use = memory.peaks.known_use(columns).filter(|part| !has_room(*part));
         let (capacity_use, capacity_basis) = match (&basis, known_use) {
@@ -226,11 +227,13 @@ impl Memory {
             *self = Memory { in_flight, ..Memory::default() };
             return;
         }
+
         self.is_stuck = !interval.is_since_boot && verdict::is_stuck(device, in_flight_before, interval.duration_s);
         // Means since the start of the host say nothing about now.
         if interval.is_since_boot {
             return;
         }
+
         self.peaks.note(&device.columns, saturation::under_way_at_most(&device.columns));
         let usual_ms = |size_kib| verdict::usual_ms(&device.device, facts, &device.columns, size_kib);
         self.seen.note(&device.columns, &usual_ms);
@@ -286,13 +289,16 @@ mod tests {
         let mut watch = Watch::new(WatchOptions::default());
         let first = see(&mut watch, &interval("sdd", reads(13_823.0, 0.06, 78.4)));
         assert_eq!((first.verdict, &first.capacity_basis), (Verdict::Ok, &Basis::Unknown));
+
         let second = see(&mut watch, &interval("sdd", reads(72_914.67, 0.21, 100.0)));
         assert_eq!(second.capacity_basis, Basis::HighestSeen);
         assert_eq!(second.saturation.map(|s| (s * 100.0).round()), Some(71.0));
         assert_eq!(second.verdict, Verdict::Saturated, "{}", second.why);
+
         let third = see(&mut watch, &interval("sdd", reads(72_914.67, 0.06, 100.0)));
         assert_eq!((third.verdict, third.capacity_use), (Verdict::Ok, Some(1.0)), "{}", third.why);
-        // The rate with requests waiting shows what is free, and what is slow.
+
+        // The rate with requests waiting shows free capacity, and slowness.
         let fourth = see(&mut watch, &interval("sdd", reads(13_823.0, 0.06, 99.0)));
         assert_eq!(
             (fourth.verdict, fourth.capacity_use.unwrap() < 0.2),
@@ -300,6 +306,7 @@ mod tests {
             "{}",
             fourth.why
         );
+
         let fifth = see(&mut watch, &interval("sdd", reads(13_823.0, 0.5, 100.0)));
         assert_eq!((fifth.verdict, fifth.capacity_basis), (Verdict::Degraded, Basis::HighestSeen), "{}", fifth.why);
     }
@@ -344,7 +351,7 @@ mod tests {
         assert_eq!(watch.devices["nvme0n1"].peaks.use_of_full(&reads(9_000.0, 0.1, 100.0)), None);
     }
 
-    /// Three disks of which one at a time does the work, as `turn` has it.
+    /// Three disks, of which `turn` names the one that does the work.
     fn of_three(names: [&str; 3], turn: usize) -> Interval {
         let devices = names.iter().enumerate().map(|(at, name)| DeviceInterval {
             device: (*name).to_owned(),
@@ -365,6 +372,7 @@ mod tests {
             };
             nvme.iter().zip(models).map(|(name, model)| ((*name).to_owned(), facts(model))).collect()
         };
+
         let named = vec![("data".to_owned(), nvme.map(str::to_owned).to_vec())];
         // Names, facts, groups, intervals of each turn, expected.
         let cases = [
@@ -376,6 +384,7 @@ mod tests {
             (nvme, Facts::new(), named, 10, false),
             (nvme, Facts::new(), vec![], 1000, false),
         ];
+
         for (names, facts, groups, each, expected) in cases {
             let mut watch = Watch::new(WatchOptions { groups: groups.clone(), ..WatchOptions::default() });
             let mut observed = Observed::default();
@@ -486,12 +495,14 @@ mod tests {
             [("md0".to_owned(), DeviceFacts { members, ..DeviceFacts::default() })].into()
         };
         let both = ["nvme0n1", "nvme1n1"];
+
         let cases = [
             (facts(&both), 0.1, Verdict::Unknown),
             (facts(&["nvme0n1", "nvme9n1"]), 0.1, Verdict::Saturated),
             (facts(&[]), 0.1, Verdict::Saturated),
             (facts(&both), 8.0, Verdict::Saturated),
         ];
+
         for (facts, await_ms, expected) in cases {
             let mut devices = vec![member("md0", 40.0, 64.0)];
             let queue = if await_ms > 1.0 { 200.0 } else { 1.0 };
@@ -545,7 +556,7 @@ mod tests {
             ..reads(60_000.0, 0.14, 100.0)
         };
         let judged = see(&mut watch, &interval("nvme0n1", both));
-        // Ten under way and twice the least latency: a burst, or a slower device. It is not told to be full.
+        // Ten under way and twice the least latency: a burst, or a slower device. It is not called full.
         assert_eq!(judged.verdict, Verdict::Unknown, "{}", judged.why);
     }
 

@@ -8,7 +8,7 @@
 //!
 //! **Limits.** A request that ends more than [`HELD_MAX`] requests after its turn is handed over out of order and
 //! counted in [`Arrivals::unordered`]. If a request was queued before the trace began, its first known time stands for
-//! that. Requests whose end only is known, and cancelled ones, are left out and counted.
+//! that. Requests of which only the end is known, and cancelled ones, are left out and counted.
 //!
 //! **Example.** Two reads, the first of which ended last:
 //! ```
@@ -62,7 +62,7 @@ pub struct Arrivals {
     held_max: usize,
     last_ns: u64,
     pub given: u64,
-    /// Requests of these that came after one that was queued later.
+    /// Requests handed over after one that was queued later.
     pub unordered: u64,
     /// Requests left out because only the end is known.
     pub without_begin: u64,
@@ -79,7 +79,7 @@ impl Arrivals {
         Arrivals { held_max, ..Arrivals::default() }
     }
 
-    /// Takes the next item of the trace; calls `give` with each request whose turn has come.
+    /// Takes the next item of the trace; calls `give` with each request that is due.
     pub fn visit(&mut self, item: &Item, give: &mut dyn FnMut(Arrival)) {
         let Item::Span(span) = item else { return };
         if span.is_cancelled {

@@ -1,10 +1,10 @@
 //! A program's own trace and the kernel's of the same time, side by side: which of them held a request, and how long.
 //!
 //! **Why.** The time that a program sees as "in the device" contains the system call, the kernel's own queue, the
-//! device, and the time until the shard looks. Only both traces together tell them apart.
+//! device, and the time until the shard polls. Only both traces together show these parts.
 //!
 //! **How.** Both traces use CLOCK_MONOTONIC, so a kernel request that is part of one of ours lies between our dispatch
-//! and our completion. Among the candidates, the place decides: files lie on the disk in long pieces, and within one
+//! and our completion. Among the candidates, the offset decides: files lie on the disk in long pieces, and within one
 //! piece the distance from the offset in the file to that on the disk is constant. A first reading finds the distances
 //! that recur, a second one matches with them. Neither the file nor the machine is needed.
 //!
@@ -39,14 +39,14 @@ use super::{TraceError, read};
 
 pub const SCHEMA: u32 = 1;
 
-/// Spans per message from a reading thread, and messages it may be ahead.
+/// Spans per message from a reading thread, and most messages in its channel.
 const BATCH: usize = 1024;
 const BATCHES: usize = 16;
 /// Most distances counted at one time.
 const SHIFTS_MAX: usize = 1 << 16;
-/// Sightings from which a distance is surely no accident.
+/// Sightings from which a distance is certain, not chance.
 const SURE: u32 = 8;
-/// Sightings from which a distance is tried; short traces offer no more.
+/// Fewest sightings of a distance that is tried: short traces have no more.
 const LIKELY: u32 = 2;
 /// Most distances tried for a part of a file.
 const TRIED_MAX: usize = 16;
@@ -93,7 +93,7 @@ pub struct BesideReport {
     pub schema: u32,
     /// Reads and writes of ours that were dispatched and completed.
     pub own_requests: u64,
-    /// Requests of these that were found in the kernel's trace.
+    /// Own requests that were found in the kernel's trace.
     pub matched: u64,
     /// Matched requests that the kernel had in several parts.
     pub in_parts: u64,
@@ -102,11 +102,11 @@ pub struct BesideReport {
     /// Matched requests that were found by time and length alone.
     pub by_time_alone: u64,
     pub unmatched: u64,
-    /// Requests of the kernel between our first and last one that are none of ours.
+    /// Requests of the kernel between our first and last one that match none of ours.
     pub foreign: u64,
     /// Flushes, discards, and requests without an end, which are not compared.
     pub not_compared: u64,
-    /// Where the time went, in the order of a request's way; empty if nothing matched.
+    /// Time by stage, in the order in which a request passes them; empty if nothing matched.
     pub stages: Vec<Stage>,
     /// Where files lie, the most used first; at most 32.
     pub shifts: Vec<Shift>,
@@ -164,7 +164,7 @@ fn check((own, kernel, _): &Walked) -> Result<(), BesideError> {
     Err(BesideError::Unsuitable(problem.to_owned()))
 }
 
-/// Our trace, the kernel's, and the number of kernel requests that are none of ours.
+/// Our trace, the kernel's, and the number of kernel requests that match none of ours.
 type Walked = (Trace, Trace, u64);
 
 /// Reads both traces at once, and calls `each` with each request of ours and the kernel's requests around its end.
@@ -201,7 +201,7 @@ fn send(path: &Path, to: SyncSender<Vec<Span>>) -> Result<Trace, TraceError> {
         let Item::Span(span) = item else { return };
         batch.push(span);
         if batch.len() >= BATCH {
-            // If the receiver is gone, the rest is still read for its errors.
+            // If the receiver was dropped, the rest is still read for its errors.
             let _ = to.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH)));
         }
     });
@@ -237,7 +237,8 @@ impl Shifts {
         self.seen.get(&shift_of(span, below)).copied().unwrap_or(0)
     }
 
-    /// Counts the distances to all candidates. If some are sure, counts only those, lest chance fill the table.
+    /// Counts the distances to all candidates. If some are sure, counts only those, so that chance does not fill the
+    /// table.
     fn learn(&mut self, span: &Span, window: &mut Window) {
         if !span.op.is_transfer() {
             return;
@@ -252,7 +253,7 @@ impl Shifts {
         for (_, below) in &within {
             if !is_sure || self.seen(span, below) >= SURE {
                 if self.seen.len() >= SHIFTS_MAX {
-                    // Distances seen once are chance. If there are none, drop all but the sure ones.
+                    // Drop distances seen once: they are chance. If there are none, keep only the sure ones.
                     let before = self.seen.len();
                     self.seen.retain(|_, count| *count > 1);
                     if self.seen.len() == before {
@@ -323,12 +324,15 @@ impl Sums {
     ) -> Option<Found> {
         let at = |(disk, shift): &(u16, i64)| Some((*disk, span.offset_bytes.checked_add_signed(*shift)?));
         let there = tried.iter().filter_map(at).flat_map(|(disk, begin)| window.between(span, disk, begin, begin));
+
         let same = within.iter().copied().chain(there);
         let same = same.filter(|(_, it)| it.len_bytes == u64::from(span.len_bytes) && !it.is_ours);
         let seen = same.map(|(place, below)| (shifts.seen(span, &below), place, below));
+
         // If a place was read repeatedly, the request that ended last matches.
         let (_, place, below) =
             seen.filter(|(seen, ..)| *seen >= LIKELY).max_by_key(|(seen, place, _)| (*seen, *place))?;
+
         self.report.in_parts += u64::from(below.pieces > 1);
         self.use_shift(&shift_of(span, &below));
         Some((vec![place], below))

@@ -1,6 +1,6 @@
 //! Two traces of one load: differences beyond chance, the pattern that explains them first.
 //!
-//! **Why.** "It takes 83 us to dispatch a request, and 1 us with the patch" was the find of seed 000. A reader
+//! **Why.** "It takes 83 us to dispatch a request, and 1 us with the patch" was the finding of seed 000. A reader
 //! should not have to search two files for that line.
 //!
 //! **How.** Each side is a [`Side`], one pass over its trace: times of each class and stage as a histogram and as means
@@ -10,7 +10,7 @@
 //! then stages, each with the largest ratio first.
 //!
 //! **Limits.** The load must be the same; the analysis cannot check that. Classes and disks are matched by name. At
-//! most [`GROUPS_MAX`] classes times stages are kept. Short traces have few intervals, so little is claimed of them.
+//! most [`GROUPS_MAX`] classes times stages are kept. Short traces have few intervals, so they prove few differences.
 //!
 //! **Example.** `plimsoll trace diff slow.plt fast.plt` begins with
 //! `dispatch gap of disk 0: 83.0 us against 1.00 us, 83x shorter`.
@@ -237,6 +237,7 @@ fn matched<'a>(
     if let ([base], [other]) = (base, other) {
         return vec![(base, other)];
     }
+
     let mut pairs = Vec::new();
     for disk in base {
         match other.iter().find(|it| it.disk == disk.disk) {

@@ -1,30 +1,30 @@
-//! Whether a verdict on a trace depends on a part of its time.
+//! Tests whether a verdict on a trace depends on one part of its time.
 //!
-//! **Why.** A trace is one run. If its threads do not get a CPU for a while, or if nothing is asked for between two
-//! loads, that part of the time may decide what the whole seems to show.
+//! **Why.** A trace is one run. If its threads do not get a CPU for a while, or if the program requests nothing between
+//! two loads, that part may decide the verdict on the whole.
 //!
-//! **How.** A verdict is given again without each slice of the time, and for each half of the slices. If one of these
-//! is another, the verdict is unclear; a half may be too little to tell. [`super::gaps`] also leaves out pauses,
-//! [`super::levels`] levels whose rates vary.
+//! **How.** The verdict is computed again without each slice of the time, and for each half of the slices. If one of
+//! these verdicts differs, the verdict is unclear; a half may leave the question open. [`super::gaps`] also leaves out
+//! pauses, [`super::levels`] levels whose rates vary.
 //!
-//! **Limits.** A disturbance that is the same in all slices is not seen. Bursts with pauses between them are a program
-//! that offers too little once each pause is short beside the whole.
+//! **Limits.** A disturbance that is the same in all slices is not found. Bursts with pauses that are short beside the
+//! whole time are judged as a program that offers too little.
 //!
-//! **Example.** A program asks for little in 300 ms, and is held back by tokens in 310 ms that were disturbed. Without
-//! one slice of the latter its own pace is what took most of the time. So the limiter is unclear.
+//! **Example.** A program offers little for 300 ms, then tokens hold it back for 310 ms that were disturbed. Without
+//! one slice of the latter, the program's own pace took most of the time. So the limiter is unclear.
 
-/// What settles an unclear verdict.
+/// The advice that follows an unclear verdict.
 pub(super) const RECORD_AGAIN: &str = "record it again, for longer, on a machine that does nothing else";
 
-/// Another verdict, which some of the time shows.
+/// A different verdict, which a part of the time shows.
 pub(super) struct Doubt<V> {
     pub(super) shows: V,
     pub(super) without: String,
 }
 
 impl<V: PartialEq> Doubt<V> {
-    /// Finds slices of the time, of those that begin at `begins_ns`, without which `judge` does not return `found`.
-    /// Calls it with the begins of the slices that are left out. Half of the time may leave the question open (`open`).
+    /// Finds slices, among those that begin at `begins_ns`, without which `judge` does not return `found`. Calls
+    /// `judge` with the begins of the slices to leave out. For half of the time, `judge` may also return `open`.
     pub(super) fn find(begins_ns: &[u64], found: V, open: V, judge: impl Fn(&[u64]) -> V) -> Option<Doubt<V>> {
         // Half of two or three slices is not half of the time.
         let halves = [0, 1].into_iter().filter(|_| begins_ns.len() >= 4).find_map(|from| {
@@ -42,7 +42,7 @@ impl<V: PartialEq> Doubt<V> {
         })
     }
 
-    /// Returns the sentence that says so, from words for what all of the time and what the rest of it shows.
+    /// Formats the doubt: `found` is the verdict over all of the time, `shows` that over the rest, both in words.
     pub(super) fn sentence(&self, unclear: &str, found: &str, shows: &str) -> String {
         format!("{unclear}: {found} over all of the time, but {shows} without {}; {RECORD_AGAIN}", self.without)
     }

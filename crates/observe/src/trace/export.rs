@@ -11,7 +11,7 @@
 //! | `Perfetto` | ui.perfetto.dev | slices on a track per shard, class and disk |
 //! | `Arrivals` | `plimsoll sim run` | requests in the order of their beginnings: `at_us,op,offset_bytes,len_bytes` |
 //!
-//! The first line needs names already, so the trace is read once before ([`Head`]).
+//! The first line already needs the names, so the trace is read once before ([`Head`]).
 //!
 //! **Limits.** Memory is bounded, whatever the length of the trace. Arrivals and the counters of Perfetto need the
 //! order of time; entries that come too late are counted in [`Exported::unordered`].
@@ -92,7 +92,8 @@ impl<'a> Export<'a> {
         Export::begin_boxed(form, Box::new(out), head)
     }
 
-    /// Begins an export. Formats are compiled in this crate, which is optimised, and not in that of the writer.
+    /// Begins an export. The writer is boxed so that formats are compiled in this crate, which is optimised, not in the
+    /// caller's.
     fn begin_boxed(form: Form, out: Box<dyn Write + Send + 'a>, head: Head) -> io::Result<Export<'a>> {
         Ok(Export(match form {
             Form::Csv => Box::new(csv::Csv::begin(out, head)),
@@ -246,9 +247,11 @@ mod tests {
                 assert!(form == Form::Parquet && !HAS_PARQUET);
                 continue;
             };
+
             for (request, (from, to)) in (1..).zip(spans) {
                 export.visit(&Item::Span(Span { request, ..span(from, to) }));
             }
+
             let exported = export.finish().unwrap();
             assert_eq!(exported, Exported { rows, ..Exported::default() }, "{form:?}");
             if let Form::Csv | Form::Arrivals = form {

@@ -13,28 +13,29 @@
 //!             (the shard's turn)             (the shard's turn)
 //! ```
 //!
-//! Tokens and limits block until the dispatch; the time after the queue meant to look again also counts as overdue.
-//! Depth and the backend block until the last piece came back. Without a `Blocked` event the reason of the dispatched
-//! piece counts, unless it is fairness; without a reason nothing is known: the shard did not look.
+//! Tokens and limits block until the dispatch; the time after the queue's planned retry also counts as overdue. Depth
+//! and the backend block until the last piece came back. Without a `Blocked` event the reason of the dispatched piece
+//! counts, unless it is fairness; without a reason nothing is known: the shard did not poll.
 //!
 //! The *dispatch gap* is the last part of a standstill, up to the dispatch. It begins with the last event that could
 //! have let the queue send: a request that enters an empty queue, a dispatch, or a piece that comes back, unless tokens
 //! or a limit are missing. A *dispatch* is when a piece leaves the queue; requests in the device count from D on, as in
 //! [`super::stages`].
 //!
-//! The limiter ([`Limiter`]) is what took most of the time of a disk's queues. If the disk has one queue, and tokens
-//! were overdue for most of most standstills, the limiter is the shard's lateness. For tokens, costs and lengths of the
+//! The limiter ([`Limiter`]) took most of the time of a disk's queues. If the disk has one queue, and tokens were
+//! overdue for most of most standstills, the limiter is the shard's lateness. For tokens, costs and lengths of the
 //! pieces give the rates of the model that granted them.
 //!
-//! If the limiter is another without a part of the time (`doubt.rs`), or without pauses in which nothing was
-//! asked of the disk, it is unclear.
+//! If the limiter differs without a part of the time (`doubt.rs`), or without pauses in which the disk had no requests,
+//! it is unclear.
 //!
-//! A piece whose dispatch is not in the trace leaves the queue when it comes back. A piece that never goes out waits at
-//! the end of the trace if no later piece of its class went out on its queue; otherwise its events are lost.
+//! A piece whose dispatch is not in the trace leaves the queue when it comes back. A piece that is never dispatched
+//! waits at the end of the trace if no later piece of its class was dispatched on its queue; otherwise its events are
+//! lost.
 //!
 //! **Limits.** At most [`QUEUES_MAX`] queues; events of further ones are left out and counted. Times may be out of
-//! order within [`super::order`]'s bound. Kernel traces give no reasons. If a token's time passed, other queues took
-//! the tokens or the shard looked late; only with one shard is it surely the latter.
+//! order within [`super::order`]'s bound. Kernel traces give no reasons. If tokens were overdue, other queues took them
+//! or the shard polled late; only with one shard is it surely the latter.
 //!
 //! **Example.** Queued at 51 us and sent at 134 us, because there were no tokens:
 //! ```
@@ -196,15 +197,15 @@ struct Waits {
     max_ns: u64,
 }
 
-/// Most pieces held that never went out, for each class and queue.
+/// Most undispatched pieces held for each class and queue.
 const NEVER_OUT_MAX: usize = 1 << 16;
 
-/// A class on a queue. Pieces queued after the last one that went out wait at the end; earlier ones are lost.
+/// A class on a queue. Undispatched pieces queued after the last dispatched one wait at the end; earlier ones are lost.
 #[derive(Default)]
 struct Turn {
-    /// When the latest piece that went out was queued.
+    /// When the latest dispatched piece was queued.
     last_out_ns: u64,
-    /// When the pieces that never went out were queued.
+    /// When the undispatched pieces were queued.
     never_out_ns: Vec<u64>,
 }
 
@@ -325,7 +326,7 @@ impl Gaps {
 }
 
 impl Followed {
-    /// Adds what needs no order: the cost, and the wait of the class.
+    /// Adds the figures that need no order: the cost, and the wait of the class.
     fn note_piece(&mut self, span: &Span, out_ns: u64) {
         if let Some(disk) = self.disk(span.disk) {
             disk.bytes_out = disk.bytes_out.saturating_add(u64::from(span.len_bytes));
@@ -411,7 +412,7 @@ impl Disk {
             }
         }
 
-        // Whole ns, so that sums are exact: what rounding leaves counts where it ends.
+        // Whole ns, so that sums are exact. The remainder of rounding counts in the slice where the standstill ends.
         let mut left_ns = still.parts_ns.map(|part_ns| part_ns as f64);
         let shares = still.parts_ns.map(|part_ns| part_ns as f64 / still.length_ns() as f64);
         self.slices.spread(still.from_ns, still.until_ns, |slice, within_ns| {

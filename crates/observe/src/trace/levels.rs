@@ -1,17 +1,17 @@
 //! Throughput and latency at each depth: X(N) and R(N) of a disk, from one trace.
 //!
-//! **Why.** If throughput stays while more is asked for, the limit is in the disk if the latency in the disk grows, and
-//! above the disk otherwise. Depth changes within a trace, so one trace can show both.
+//! **Why.** If throughput stays flat while the load grows, the limit is in the disk if the latency in the disk grows,
+//! and above the disk otherwise. Depth changes within a trace, so one trace can show both.
 //!
 //! **How.** [`Levels`] follows the depth event by event. Time and the depth in the device count at the level of that
-//! moment. Ends and bytes count at the level that held before: a shard, or an interrupt, takes many pieces back at once,
-//! and the levels that are passed meanwhile last for nothing. X is ends by time. A piece's latency counts at the level at
-//! which it goes out, itself included. There are two scales: *offered* (queue and device together), which is the
-//! parallelism of a closed loop, and *in the device*. Levels are 1, 2, 3-4, 5-8 and so on.
-//! [`plimsoll_figures::verdict`] judges; `doubt.rs` tries that on parts of the time, whose rates also give each
-//! level's its interval. A level whose interval is too wide, or not known, is left out of the curve, and named. A fall
-//! counts only if Little's law holds at the level at which throughput fell (otherwise the load comes in bursts), and if it
-//! is of a quarter: each level was there once, and the disk may have been slower just then.
+//! moment. Ends and bytes count at the level that held before: a shard, or an interrupt, completes many pieces at once,
+//! and the levels passed meanwhile last no time. X is ends by time. A piece's latency counts at the level at which it
+//! goes out, itself included. There are two scales: *offered* (queue and device together), which is the parallelism of
+//! a closed loop, and *in the device*. Levels are 1, 2, 3-4, 5-8 and so on. [`plimsoll_figures::verdict`] judges;
+//! `doubt.rs` repeats that on parts of the time, whose rates also give each level its interval. A level whose interval
+//! is too wide, or not known, is left out of the curve, and named. A fall counts only if Little's law holds at the
+//! level at which throughput fell (otherwise the load comes in bursts), and if it is a quarter or more: each level
+//! occurred once, and the disk may have been slower just then.
 //!
 //! **Limits.** Depths up to 2^20. Levels with less than 2 % of the time or fewer than [`ENDS_MIN`] ends are shown, but
 //! not judged.
@@ -48,19 +48,19 @@ pub const ENDS_MIN: u64 = 20;
 /// Least part of the time of a level that is judged.
 const TIME_PART_MIN: f64 = 0.02;
 
-/// Time within which pieces that come back have come back together: a shard notes each of a batch after the other.
+/// Longest time between completions of one batch, which a shard records one after the other.
 const TOGETHER_NS: u64 = 2_000;
 
-/// Most slices of the time that a verdict is tried without.
+/// Most slices of the time. A verdict is computed again without each.
 pub(super) const SLICES: usize = 32;
 
-/// Part of a throughput, in percent, above which half of its interval leaves a level out of the curve: as for sweeps.
+/// Half of a level's interval, in percent of its throughput, above which the curve leaves the level out: as for sweeps.
 const VAGUE_PCT: f64 = 25.0;
 
-/// Least part of the depth in the device that rate times latency of a steady level makes up.
+/// Least rate times latency of a steady level, as a part of its depth in the device.
 const STEADY_LEAST: f64 = 0.8;
 
-/// Fewest slices of a level whose interval is known: two, of nearly the same time, can disagree.
+/// Least effective number of slices of a level whose interval is known: two, not of quite the same time.
 const SLICES_MIN: f64 = 1.9;
 
 /// Number of levels: 0, 1, 2, 3-4, ... up to 2^20.
@@ -70,10 +70,10 @@ const LEVELS: usize = 22;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Move {
     Queued,
-    /// The piece goes to the device.
+    /// The piece is submitted to the device.
     Out {
         latency_ns: u64,
-        /// Whether its entering the queue is in the trace.
+        /// Whether the trace has its arrival in the queue.
         was_queued: bool,
     },
     /// The piece leaves the queue, and its further course is not in the trace.
@@ -130,8 +130,8 @@ pub struct Level {
     pub is_judged: bool,
 }
 
-/// The levels of each disk of a trace. Follows pieces whose end is in the trace: others would stay in a level for the
-/// rest of the time.
+/// The levels of each disk of a trace. Counts only pieces whose end is in the trace: others would stay in a level for
+/// the rest of the time.
 #[derive(Default)]
 pub(super) struct DisksLevels {
     ordered: Ordered<(u16, Move)>,
@@ -190,7 +190,7 @@ pub struct Levels {
     pauses_ns: [f64; 32],
     /// The parallelism that each level stands for; 0: its mean depth.
     parallelism: [f64; LEVELS],
-    /// The levels that are left out as vague; `None`: those whose interval says so.
+    /// The levels that are left out as vague; `None`: decided by their intervals.
     vague: Option<[bool; LEVELS]>,
     queued: u64,
     in_device: u64,
@@ -274,8 +274,8 @@ impl Levels {
         levels(&self.slices.joined()[1])
     }
 
-    /// Judges by the offered levels what holds throughput back. Vague levels are left out, and named. If some of the
-    /// time shows something else than all of it, the verdict is unclear.
+    /// Judges by the offered levels what limits throughput. Leaves out vague levels, and names them. If a part of the
+    /// time gives another verdict, the verdict is unclear.
     pub fn verdict(&self) -> Verdict {
         let found = self.verdict_of_all();
         if found.kind == Kind::Unclear {
@@ -295,7 +295,7 @@ impl Levels {
         self.slices.all().iter().map(|(begin_ns, _)| *begin_ns).collect()
     }
 
-    /// Returns the time of pauses, in ns: nothing was queued or in the device for a hundredth of the time or so.
+    /// Returns the sum of long pauses, in ns: nothing was queued or in the device for about a hundredth of the time.
     pub(super) fn paused_ns(&self) -> f64 {
         self.pauses_ns.iter().skip(((self.slice_ns() / 4).max(1).ilog2() as usize).min(self.pauses_ns.len() - 1)).sum()
     }
@@ -358,7 +358,7 @@ impl Levels {
                 );
             }
         }
-        // Levels beyond the end of the curve do not change what it shows, unless it still grows there.
+        // Levels beyond the end of the curve do not change its verdict, unless the curve still grows there.
         let is_open = matches!(found.kind, Kind::ScalesLow | Kind::Reached | Kind::Unclear);
         let end = known.last().map_or(0, |(level, _)| *level);
         let is_missed = |level: usize| is_open && (level > end || points.len() < 2);
@@ -377,8 +377,8 @@ impl Levels {
         found
     }
 
-    /// Returns whether as many requests came back at a level as its depth and latency promise, by Little's law. At the
-    /// begin of a burst the depth is high before the first of its requests can be back.
+    /// Returns whether the completions at a level match its depth and latency by Little's law. At the begin of a burst
+    /// the depth is high before the first of its requests can be back.
     fn is_steady(&self, level: usize) -> bool {
         let levels = self.offered();
         let of_level = levels.iter().find(|it| level_of(it.depth_max) == level);
@@ -430,8 +430,7 @@ impl Levels {
         let slices: Vec<(f64, f64)> = slices.iter().filter_map(of_slice).collect();
         let (time_s, moved) = slices.iter().fold((0.0, 0.0), |(time_s, moved), it| (time_s + it.0, moved + it.1));
 
-        // The number of slices of equal length that would know as much (Kish), and the standard error of a ratio of
-        // two sums.
+        // The effective number of slices of equal length (Kish), and the standard error of a ratio of two sums.
         let number = time_s * time_s / slices.iter().map(|(in_s, _)| in_s * in_s).sum::<f64>();
         let squares: f64 = slices.iter().map(|(in_s, in_moved)| (in_moved - moved / time_s * in_s).powi(2)).sum();
         let error = (squares * number / (number - 1.0)).sqrt() / time_s;
@@ -486,8 +485,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Thirty-two at once, of which a disk serves sixteen at a time in 800 us, every 2.4 ms: for the first 800 us none of
-    /// them can be back. That was a disk that is overloaded.
+    /// Bursts of 32 every 2.4 ms on a disk that serves 16 at a time in 800 us: for the first 800 us none can complete.
+    /// The verdict used to be an overloaded disk.
     #[test]
     fn a_burst_is_no_disk_that_falls() {
         let mut levels = Levels::default();
@@ -541,6 +540,7 @@ mod tests {
             let out = |step_ns: u64| Move::Out { latency_ns: step_ns * in_device, was_queued: true };
             (0..*offered).for_each(|_| levels.take(now_ns, Move::Queued));
             (0..in_device).for_each(|_| levels.take(now_ns, out(step_ns(in_device, 0))));
+
             while now_ns < begin_ns + length_ns {
                 let step_ns = step_ns(in_device, now_ns - begin_ns);
                 now_ns += step_ns;
@@ -548,6 +548,7 @@ mod tests {
                 levels.take(now_ns, Move::Queued);
                 levels.take(now_ns, out(step_ns));
             }
+
             // The rest of the phase ends at once.
             (in_device..*offered).for_each(|_| levels.take(now_ns, out(0)));
             (0..*offered).for_each(|_| levels.take(now_ns, Move::Back { len_bytes: 0 }));

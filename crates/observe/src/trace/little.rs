@@ -1,14 +1,13 @@
-//! Little's law on a trace: N = X R in the queue and in the device, and what holds throughput back.
+//! Little's law on a trace: N = X R in the queue and in the device, and what limits throughput.
 //!
 //! **Why.** The mean number in a stage is the rate through it times the time spent in it. If that does not hold, events
 //! are missing and no other figure can be trusted. If it does, the way rate and time change with depth shows the
 //! limiter.
 //!
 //! **How.** N is counted: each piece from its arrival to its departure, or to the end of the trace if it never departs.
-//! X is the departures, R the mean time of pieces with both ends known. So N and X R differ by what the ends of the
-//! trace cut, and by lost events; those pieces are counted and named. X and R at each depth come from
-//! [`super::levels`]; the verdict is that of sweeps, [`plimsoll_figures::verdict`], or unclear if it hangs on a part of
-//! the time.
+//! X is the departures, R the mean time of pieces with both ends known. So N and X R differ by pieces that the ends of
+//! the trace cut, and by lost events; those are counted and named. X and R at each depth come from [`super::levels`];
+//! the verdict is that of sweeps, [`plimsoll_figures::verdict`], or unclear if it depends on a part of the time.
 //!
 //! Time windows count the same pieces as N. Levels leave out pieces that never end. A piece whose dispatch is not in
 //! the trace leaves the queue when it is back.
@@ -312,12 +311,13 @@ impl Open {
     }
 
     /// Returns the departures in the part that begins at `part_ns`, and the time that pieces spent there between
-    /// `from_ns` and `until_ns`, in ns: since the trace begins if the arrival is missing, until its end if the departure
-    /// is.
+    /// `from_ns` and `until_ns`, in ns. If the arrival is missing, this counts from the begin of the trace; if the
+    /// departure is, to its end.
     fn within(&self, part_ns: u64, (from_ns, until_ns): (u64, u64)) -> (f64, f64) {
         let base_ns = self.base_ns.unwrap_or(0);
         let whole_ns = difference(until_ns, from_ns);
         let (mut departures, mut stay_ns) = (0.0, 0.0);
+
         for (at_ns, [count, sum_ns, _]) in self.came.all() {
             stay_ns += match at_ns.cmp(&part_ns) {
                 Ordering::Less => count * whole_ns,
@@ -325,6 +325,7 @@ impl Open {
                 Ordering::Greater => 0.0,
             };
         }
+
         for (at_ns, [count, sum_ns, _]) in self.gone.all() {
             stay_ns += match at_ns.cmp(&part_ns) {
                 Ordering::Less => 0.0,
@@ -349,7 +350,7 @@ fn laws([queue, device]: &[Sums; 2], range: (u64, u64)) -> [Law; 2] {
 fn windows(windows: &[Windows; 2], open: &[Open; 2], (begin_ns, end_ns): (u64, u64)) -> Vec<Window> {
     let (mut windows, mut open) = (windows.clone(), open.clone());
     if open.iter().any(|open| open.base_ns.is_some()) {
-        // A piece without one end is there where nothing else may be.
+        // A piece with one end missing also counts in parts without any other piece: make them.
         for windows in &mut windows {
             windows.at(begin_ns);
             windows.at(end_ns);
@@ -409,6 +410,7 @@ impl LittleReport {
             ("latency_mean_ns", |it| fixed(it.2.latency_mean_ns, 1)),
             ("in_device", |it| fixed(it.2.in_device, 3)),
         ];
+
         let rows = self.disks.iter().flat_map(|disk| {
             let scales = [("offered", &disk.offered), ("device", &disk.in_device)];
             scales

@@ -61,7 +61,7 @@ use plimsoll::trace::format::OpenError;
 use show::Head;
 use span::{Item, Trace};
 
-/// Why nothing of a trace can be read. The caller adds the path.
+/// Why no part of a trace can be read. The caller adds the path.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     #[error("cannot open it: {0}")]
@@ -93,8 +93,8 @@ enum Form {
     Blkparse,
 }
 
-/// Hands everything in the trace at `path` (`-`: standard input) to `visit`, whatever its form, and returns its
-/// summary. Damaged or missing parts are no error: see [`Trace::lost`].
+/// Hands each item of the trace at `path` (`-`: standard input) to `visit`, whatever its form, and returns its summary.
+/// Damaged or missing parts are no error: see [`Trace::lost`].
 pub fn read(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
     if path == Path::new("-") {
         return read_from(io::stdin().lock(), visit);
@@ -111,8 +111,8 @@ pub fn files_of(path: &Path) -> Vec<PathBuf> {
     kernel::cpu_files(path)
 }
 
-/// Returns what must be known of the trace at `path` before its first item can be written. Of a program's own trace
-/// that takes a part of the time of [`read`].
+/// Returns the names, the begin and the unix time of the trace at `path`, which a writer needs before the first item.
+/// For a program's own trace this takes a fraction of the time of [`read`].
 pub fn read_head(path: &Path) -> Result<Head, TraceError> {
     if let [file] = files_of(path).as_slice() {
         let (form, mut input) = opened(File::open(file).map_err(TraceError::Open)?)?;
@@ -214,6 +214,7 @@ mod tests {
             (b"{\"schema\": 1}", None),
             (b"8,0 1 1 0.5\0", None),
         ];
+
         for (head, form) in cases {
             assert_eq!(is_trace(head), form.is_some(), "{:?}", String::from_utf8_lossy(head));
             match (form_of(head), form) {

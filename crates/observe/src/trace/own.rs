@@ -1,7 +1,8 @@
 //! A program's own trace as spans: joins the events of one piece.
 //!
 //! **Why.** The file holds events as the shards wrote them; analyses want a piece with all its times. Recording may
-//! have begun in the middle of requests, and events may be missing: what exists must be used, and the rest reported.
+//! have begun in the middle of requests, and events may be missing: existing events must be used, and missing ones
+//! reported.
 //!
 //! **How.** Shards are matched one by one, so it does not matter how their chunks are interleaved. A request is found
 //! by its number on its shard. A reaped piece goes to the visitor; the piece reaped last waits for the end of its
@@ -57,7 +58,7 @@ pub const ENDED_MAX: usize = 1 << 14;
 /// Most pieces held in flight for one request.
 const PIECES_MAX: usize = 4096;
 
-/// Longest list of pieces that is kept for another request: that of one piece takes this much.
+/// Longest list of pieces that is reused: a list of one piece has this capacity.
 const SPARE_PIECES_MAX: usize = 4;
 
 /// Hands the spans and other events of a trace in the `PLIMTRCE` format to `visit`. Damage after the head is no error:
@@ -203,7 +204,7 @@ impl<N: Copy + Ord + TryFrom<u32>> Numbers<N> {
     }
 }
 
-/// Requests of a class that may end before one that came earlier, beyond twice those open at the end.
+/// Most later requests of a class that may end before an earlier one, beyond twice those open at the end.
 const OVERTAKERS_MAX: u64 = 64;
 
 /// State shared by all shards.
@@ -219,12 +220,12 @@ struct All {
     born: u64,
     begun_before: u64,
     not_ended: u64,
-    /// Those of them that so many later ones of their class have overtaken that their end must have been lost.
+    /// Requests without an end that too many later ones of their class overtook: their ends must have been lost.
     overtaken: u64,
     pushed_out: u64,
     restarted: u64,
     ends_of_nothing: u64,
-    /// The memory of requests that were handed over, for those to come.
+    /// Memory of requests that were handed over, for reuse.
     #[expect(clippy::vec_box, reason = "boxes come from the map of requests, and go back as they are")]
     spare: Vec<Box<Request>>,
 }
@@ -489,7 +490,8 @@ impl Shard {
                 if !request.has_ended {
                     let count = |of: &BTreeMap<u16, u64>| of.get(&request.base.class).copied().unwrap_or(0);
                     let overtakers = count(&self.ended_of).saturating_sub(request.ended_before);
-                    // A class is served in order: only those that were open with a request may end before it.
+                    // A class is served in order: only requests that were open together with this one may end before
+                    // it.
                     all.not_ended += 1;
                     all.overtaken += u64::from(overtakers > OVERTAKERS_MAX + 2 * count(&open_of));
                 }

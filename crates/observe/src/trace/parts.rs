@@ -1,8 +1,8 @@
 //! Sums over the time of a trace, in parts of equal length that grow with the trace.
 //!
-//! **Why.** Only its parts show whether a figure of a trace is more than chance, and whether it stays the same. A trace
-//! is read once, its events in any order, and its length is known only at the end. Sums over its time must fit memory
-//! all the same.
+//! **Why.** Only its parts show whether a figure of a trace is more than chance, and whether it is stable. A trace is
+//! read once, its events in any order, and its length is known only at the end. Sums over its time must still fit in
+//! memory.
 //!
 //! **How.** At most `MAX` parts, at first of 1.024 us, each with several sums. When the trace becomes longer, parts are
 //! joined in pairs, so that a length is a power of two and the order of the events does not matter.
@@ -35,7 +35,7 @@ where
     }
 }
 
-/// See the module's documentation. `MAX` is at least 2.
+/// Sums over time in at most `MAX` parts (2 or more) of equal length.
 #[derive(Clone, Debug)]
 pub(super) struct Parts<T, const MAX: usize> {
     shift: u32,
@@ -89,7 +89,7 @@ impl<T: Join, const MAX: usize> Parts<T, MAX> {
         parts.filter(|(at, _)| begins_ns.contains(&(at << shift))).for_each(|(_, part)| *part = T::default());
     }
 
-    /// Returns all sums as one part's.
+    /// Returns the sums of all parts together.
     pub(super) fn joined(&self) -> T {
         joined(&self.parts)
     }
@@ -131,6 +131,7 @@ impl<T: Join, const MAX: usize> Parts<T, MAX> {
         if self.parts.is_empty() {
             self.first = self.number(from_ns);
         }
+
         loop {
             let first = self.first.min(self.number(from_ns));
             let end = (self.first + self.parts.len() as u64).max(self.number(to_ns) + 1);

@@ -1,6 +1,6 @@
 //! A trace as text: a line for each piece of a request, and for each event that belongs to no request.
 //!
-//! **Why.** Before people trust an analysis, they look at its data.
+//! **Why.** Users check the data before they trust an analysis.
 //!
 //! **How.** [`line()`] makes one line of at most [`COLUMNS`] characters; [`HEAD`] names the columns. Times are seconds
 //! from the begin in [`Head`]. Stages are durations: Q2D in the queue, D2C in the disk, C2R completed and not yet
@@ -42,7 +42,7 @@ const CLASS_COLUMNS: usize = 10;
 
 pub const HEAD: &str = "     time, s shard class      op       size         offset     Q2D     D2C     C2R remarks";
 
-/// What the whole trace must be read for before its first line can be written.
+/// The begin and the names of a trace: all of it must be read before its first line can be written.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
     pub names: Names,
@@ -166,7 +166,7 @@ fn stage(from_ns: Option<u64>, to_ns: Option<u64>) -> String {
     time_ns.map_or_else(|| "-".to_owned(), format_duration_ns)
 }
 
-/// Says what is not seen elsewhere in the line; the reason, the one word that tells itself when cut, comes last.
+/// Formats the facts that have no column. The wait reason comes last: it can be recognised even if the line is cut.
 fn remarks(span: &Span) -> String {
     let remarks = [
         span.is_split.then(|| format!("#{}", span.piece)),
@@ -276,6 +276,7 @@ mod tests {
         };
         let decision = Event::of_decision(Decision::TargetUnreachable, u16::MAX, u64::MAX, u64::MAX, 4000.0);
         let blocked = Event { kind: EventKind::Blocked, reason: Some(WaitReason::Backend), class: 1, ..decision };
+
         for item in [Item::Span(longest), Item::Event(u16::MAX, decision), Item::Event(3, blocked)] {
             let text = line(&item, &head());
             assert!(text.chars().count() <= COLUMNS && !text.contains('\n'), "{text}");

@@ -4,7 +4,7 @@
 //! [`Span`], with the stations that its source knows.
 //!
 //! **How.** Readers ([`super::own`], [`super::kernel`]) hand [`Item`]s to a visitor, each span once it has ended, so a
-//! reader holds only what is in flight. Spans come roughly in the order of their ends; an analysis must not rely on
+//! reader holds only the pieces in flight. Spans come roughly in the order of their ends; an analysis must not rely on
 //! more.
 //!
 //! **Limits.** A span whose end is not in the trace comes at the end of the file, with the stations that it has.
@@ -40,7 +40,7 @@ pub struct Span {
     pub merged: u16,
     /// Cost in the disk model, ns of device time.
     pub cost_ns: Option<u32>,
-    /// What its class waited for most before its dispatch.
+    /// The reason for which its class waited longest before its dispatch.
     pub reason: Option<WaitReason>,
     /// Q: submitted by the program. All pieces of one request have the same time.
     pub queued_ns: Option<u64>,
@@ -50,7 +50,7 @@ pub struct Span {
     pub submitted_ns: Option<u64>,
     /// C: back from the device, as far as the source can see it.
     pub completed_ns: Option<u64>,
-    /// Longest time before `completed_ns`, in ns, at which it may have been back without the shard looking.
+    /// Longest time before `completed_ns`, in ns, for which it may have been back while the shard did not poll.
     pub late_max_ns: u32,
     /// R: reaped by the scheduler.
     pub reaped_ns: Option<u64>,
@@ -62,7 +62,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Returns D of D2C: when the piece went out, as well as the source knows it.
+    /// Returns D of D2C: when the piece was submitted or, if that is not known, dispatched.
     pub fn out_ns(&self) -> Option<u64> {
         self.submitted_ns.or(self.dispatched_ns)
     }
@@ -152,7 +152,7 @@ pub enum Origin {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
     pub origin: Origin,
-    /// The names of numbers. In a kernel trace classes are processes, by name.
+    /// Names by number. In a kernel trace classes are processes, by name.
     pub names: Names,
     /// Unix time in ns at time stamp 0; `None` if not known, or for virtual time.
     pub unix_at_zero_ns: Option<u64>,
@@ -160,14 +160,14 @@ pub struct Trace {
     pub is_monotonic: bool,
     pub events: u64,
     pub spans: u64,
-    /// What could not be read or matched, one sentence each: `2,048 bytes at the end: the file was cut`.
+    /// Parts that could not be read or matched, one sentence each: `2,048 bytes at the end: the file was cut`.
     pub lost: Vec<String>,
-    /// What any recording leaves open at its edges, one sentence each: requests under way at its end. Nothing is lost.
+    /// Open ends that any recording has, one sentence each: requests under way at its end. Nothing is lost.
     pub notes: Vec<String>,
 }
 
 impl Trace {
-    /// Returns all that is to be said of the trace: what it lost, and what it leaves open.
+    /// Returns the losses of the trace, then its notes.
     pub fn remarks(&self) -> impl Iterator<Item = &String> {
         self.lost.iter().chain(&self.notes)
     }

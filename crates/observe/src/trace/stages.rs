@@ -1,7 +1,7 @@
 //! How long requests spent at each stage, and how many were in the queue and the device.
 //!
 //! **Why.** "The disk is slow" may mean that requests wait for tokens, that the disk is slow, or that completed
-//! requests lay there until the shard looked. Each has another remedy.
+//! requests waited until the shard polled. Each has another remedy.
 //!
 //! **How.** Each span adds to the histograms of its group (by class, size, operation, disk, shard, as chosen):
 //!
@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | Q2D | submitted by the program | given to the backend, or by the kernel to the driver |
 //! | D2C | given to the backend | back, as far as the source sees it |
-//! | late | | the part of D2C, at most, in which the piece was back and the shard did not look |
+//! | late | | the part of D2C, at most, in which the piece was back and the shard did not poll |
 //! | C2R | back | reaped by the scheduler |
 //! | R2U | reaped by the scheduler | reported to the program, with the last piece of a request |
 //! | Q2C | submitted by the program | back: Q2D and D2C; shares are parts of this |
@@ -90,7 +90,7 @@ impl By {
 /// Operations in the order of their numbers in keys.
 const OPS: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Allocate];
 
-/// What the spans of a group have in common; 0 for properties by which groups are not made.
+/// The properties that the spans of a group share; 0 for properties by which groups are not made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Key {
     class: u16,
@@ -162,7 +162,7 @@ struct Group {
     waits: Waits,
 }
 
-/// Time from Q to D in ns by what the class waited for; the last entry is for spans without a reason.
+/// Time from Q to D in ns by wait reason; the last entry is for spans without a reason.
 type Waits = [u64; WaitReason::ALL.len() + 1];
 
 #[derive(Default)]

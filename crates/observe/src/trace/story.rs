@@ -10,7 +10,7 @@ use plimsoll_sim::rng::Rng;
 
 use super::span::{Item, Trace};
 
-/// A load, and what stands in its way.
+/// A load, and its limits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Story {
     /// Time between grants of tokens, which is also the cost of each piece, in ns; 0: no model.

@@ -29,16 +29,16 @@ use super::{Context, Hypothesis, Judgement, Pair, Side, Two, change_words, mib};
 
 /// Largest difference, as a part of the larger, of rates that count as the same.
 const SAME: f64 = 0.05;
-/// Ratio of rates from which one is more.
+/// Ratio of rates from which one counts as more.
 const MORE: f64 = 1.10;
-/// Part of the requests below which writes tell nothing of flushes.
+/// Part of the requests below which writes show nothing about flushes.
 const HARDLY_ANY: f64 = 0.01;
 /// Ratio from which more is under way, or `await` or merges have grown.
 const LONGER: f64 = 1.20;
 /// Requests under way below which a device that serves many at once is not full.
 const FEW_UNDER_WAY: f64 = 4.0;
-/// Requests under way below which a device waits for work most of the time, so that its rates say what is asked of it; the
-/// columns' two decimals hide what is below 0.01.
+/// Requests under way below which a device waits for work most of the time, so that its rates are the program's, not
+/// its own; the columns' two decimals hide values below 0.01.
 const HARDLY_BUSY: f64 = 0.5;
 /// Figures that volumes and instances are sold with, over a power of ten.
 const ROUND: [f64; 15] = [1.0, 1.2, 1.25, 1.5, 1.6, 2.0, 2.5, 3.0, 3.2, 4.0, 5.0, 6.0, 6.4, 7.5, 8.0];
@@ -148,7 +148,7 @@ fn room(named: &Pair, facts: Option<&DeviceFacts>) -> Option<Sign> {
     let moves_more = pair.kib().is_none_or(|kib| kib.ratio() > 1.0 + SAME);
     let few = named.queue().filter(|queue| queue.both(|queue| queue < FEW_UNDER_WAY));
     let few = few.filter(|_| is_parallel(&named.a.device, facts));
-    // Fewer bytes in more requests say nothing of a limit of bandwidth on the other side, which few under way exclude.
+    // Fewer bytes in more requests do not exclude a limit of bandwidth on the other side; few under way do.
     if few.is_none() && pair.kib().is_some_and(|kib| kib.a > 0.0 && kib.ratio() < 1.0 - SAME) {
         return None;
     }
@@ -198,9 +198,9 @@ fn has_same_parts(pair: &Pair) -> bool {
     pair.two(write_part).is_some_and(|parts| (parts.a - parts.b).abs() < 0.2)
 }
 
-/// Returns how as many under way complete less: the device changed, or what is in front of it. Counts in full if reads
-/// and writes have the same shares. `None` if so few are under way, at latencies usual for the device, that only these
-/// differ: they vary with what is asked.
+/// Finds fewer requests and bytes completed with as many under way: the device changed, or a cap in front of it. Counts
+/// in full if reads and writes have the same shares. `None` if few are under way at the device's usual latencies: these
+/// vary with the load.
 fn slower(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Sign> {
     if is_parallel(&pair.a.device, facts)
         && pair.queue()?.both(|queue| queue < FEW_UNDER_WAY)
@@ -208,10 +208,12 @@ fn slower(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Sign> {
     {
         return None;
     }
+
     // Puts the side with fewer requests last.
     let requests = pair.requests()?;
     let pair = pair.rising(Two { a: -requests.a, b: -requests.b });
     let (requests, kib, queue, [_, slow]) = (pair.requests()?, pair.kib()?, pair.queue()?, pair.letters);
+
     if queue.most() < HARDLY_BUSY {
         return None;
     }
@@ -219,6 +221,7 @@ fn slower(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Sign> {
     if !does_less || requests.b <= 0.0 || queue.b < (1.0 - SAME) * queue.a {
         return None;
     }
+
     let sentence = format!(
         "{slow} has {:.1} under way, not {:.1}, and completes {} a second, not {}",
         queue.b,
@@ -360,10 +363,11 @@ fn write_await(pair: &Pair, case: &mut Case) {
     let Some((writes, await_ms)) = pair.column(|c| c.writes_per_s).zip(pair.column(|c| c.write_await_ms)) else {
         return;
     };
-    // The await of no writes is none.
+    // Without writes there is no `await`.
     if writes.least() == 0.0 {
         return;
     }
+
     let words = format!("w_await goes from {:.2} to {:.2} ms", await_ms.a, await_ms.b);
     let more = change_words(writes, "more writes", "fewer writes");
     if await_ms.ratio() >= 1.5 && writes.ratio() >= MORE {
@@ -486,7 +490,7 @@ fn above(pair: &Pair, signs: &Signs) -> Case {
         if busy.most() >= 90.0 {
             case.add(true, true, words);
         } else if busy.both(|busy| busy < 50.0) && !case.0.is_empty() {
-            // Alone it would decide, and it proves little.
+            // As the only evidence it would decide, and it proves little.
             case.add(false, false, format!("{words}; a single one that is full does not show in this mean"));
         }
     }

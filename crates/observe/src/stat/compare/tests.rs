@@ -83,6 +83,7 @@ fn a_little_quicker_with_few_under_way_is_no_throttle() {
         let of = move |quicker| [0.85, 1.0, 1.15].map(|queue_error| (more, quicker, queue_error));
         [0.5, 0.7, 0.79, 0.95].into_iter().flat_map(of)
     });
+
     for (more, quicker, queue_error) in grid {
         for bytes in [0.88, 0.94, 0.96, 1.0, 1.1, more] {
             let (requests, await_ms) = (requests * more, await_ms * quicker);
@@ -125,6 +126,7 @@ fn what_misleads_in_the_seed() {
         "single-interval",
     ];
     assert_eq!(codes, expected);
+
     let messages: Vec<&str> = comparison.findings.iter().map(|finding| finding.message.as_str()).collect();
     assert!(messages[0].starts_with("%util is 96 % in A and 98 % in B, while B completes 29 % more requests"));
     assert!(messages[0].contains("proves nothing"));

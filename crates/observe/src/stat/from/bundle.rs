@@ -1,13 +1,13 @@
 //! Directories and archives of saved figures.
 //!
 //! # Why
-//! A support bundle is a directory, a tar or a compressed file, with much in it that says nothing of disks. Whoever gets
-//! one wants its story, not a list of files to name.
+//! A support bundle is a directory, a tar or a compressed file, with many files that are not about disks. Its reader
+//! wants all its figures without having to name files.
 //!
 //! # How it works
 //! [`directory`] lists the files of a directory and those below it, `unpack` the files of a tar or a gzip file, found
 //! by their first bytes, one inside another; both in the order of their names, with numbers by value. The caller reads
-//! what holds figures of disks, and leaves out the rest with a note.
+//! files with figures of disks, and leaves out the others with a note.
 //!
 //! # Limits
 //! All archives together may unpack to at most `UNPACKED_BYTES_MAX`, a directory may have `FILES_MAX` files. Links are
@@ -25,7 +25,7 @@ use plimsoll_figures::units::format_bytes_binary;
 
 /// Most bytes of all archives when they are unpacked, each level of archives in archives counted.
 const UNPACKED_BYTES_MAX: u64 = 512 << 20;
-/// Counted for each file beside its length, so that even empty files have a bound.
+/// Bytes counted for each file beside its length, so that empty files are bounded, too.
 const FILE_BYTES: u64 = 4096;
 /// Most files of a directory.
 const FILES_MAX: usize = 10_000;

@@ -18,6 +18,7 @@ fn report(arguments: &[&str], directory: Option<&Path>) -> Option<Vec<Value>> {
     if let Some(directory) = directory {
         command.arg("-f").arg(directory);
     }
+
     let output = match command.output() {
         Ok(output) if output.status.success() => output,
         Ok(output) => {
@@ -29,6 +30,7 @@ fn report(arguments: &[&str], directory: Option<&Path>) -> Option<Vec<Value>> {
             return None;
         }
     };
+
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     Some(document["sysstat"]["hosts"][0]["statistics"][0]["disk"].as_array().unwrap().clone())
 }

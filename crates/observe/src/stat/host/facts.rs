@@ -10,10 +10,10 @@
 //! stacked device is remote if its first disk is, and ephemeral if any is.
 //!
 //! # Limits
-//! The speed of the link is that of the fastest network card that is up, less what no program gets of it
-//! ([`USABLE_PARTS`]): the card that serves a volume is not known, and the cards of virtual machines mostly do not report
-//! their speed. A SCSI disk of a SAN (Fibre Channel) counts as
-//! local. Azure's temporary disk on SCSI has the model name of its network disks, and counts as one.
+//! The speed of the link is that of the fastest network card that is up, less its overhead ([`USABLE_PARTS`]): the card
+//! that serves a volume is not known, and the cards of virtual machines mostly do not report their speed. A SCSI disk
+//! of a SAN (Fibre Channel) counts as local. Azure's temporary disk on SCSI has the model name of its network disks,
+//! and counts as one.
 //!
 //! # Example
 //! `nvme1n1` with the model `Amazon Elastic Block Store` is remote (`ebs`); `Amazon EC2 NVMe Instance Storage` is
@@ -26,9 +26,9 @@ use plimsoll::sys::sysfs;
 
 use crate::stat::{DeviceFacts, Remote};
 
-/// Part of a card's rated speed that data gets, by the card's type (`/sys/class/net/CARD/type`, `ARPHRD_*` of Linux's
-/// `if_arp.h`). Ethernet: 95.1 of 100 Gb/s, iperf with 96 streams. InfiniBand, where IP goes over it: 20 of 56 Gb/s on a
-/// ConnectX-3 Pro, then a CPU is full; RDMA does without.
+/// Part of a card's rated speed that is left for data, by the card's type (`/sys/class/net/CARD/type`, `ARPHRD_*` of
+/// Linux's `if_arp.h`). Ethernet: 95.1 of 100 Gb/s, iperf with 96 streams. IP over InfiniBand: 20 of 56 Gb/s on a
+/// ConnectX-3 Pro, then a CPU is full; RDMA has no such limit.
 const USABLE_PARTS: [(&str, f64); 2] = [("1", 0.951), ("32", 20.0 / 56.0)];
 
 /// A host, as recordings and documents name it.
@@ -138,8 +138,8 @@ fn is_iscsi(device: &Path) -> bool {
     path.iter().filter_map(|part| part.to_str()?.strip_prefix("session")).any(|number| number.parse::<u32>().is_ok())
 }
 
-/// Returns what the fastest network card or bond that is up carries for a disk of this kind, in bytes a second. The file
-/// `speed` is in Mb/s, -1 if not known.
+/// Returns the usable speed of the fastest network card or bond that is up, for a disk of this kind, in bytes a second.
+/// The file `speed` is in Mb/s, -1 if not known.
 fn link_bytes_per_s(sys_root: &Path, kind: &str) -> Option<u64> {
     let net = sys_root.join("class/net");
     let speed = |name: &String| {
@@ -276,6 +276,7 @@ mod tests {
         tree.disk("rbd0", &[])?;
         let link = |tree: &Tree| tree.facts("rbd0").remote.and_then(|remote| remote.link_bytes_per_s);
         assert_eq!(link(&tree), None);
+
         let cards = [
             ("eth0", "1000", "up", Some("device/vendor")),
             ("eth1", "10000", "up", Some("device/vendor")),
@@ -292,6 +293,7 @@ mod tests {
                 tree.file(&format!("class/net/{name}/{sign}"), "1\n")?;
             }
         }
+
         assert_eq!(link(&tree), Some(1_250_000_000), "a card of no known type has its rated speed");
         tree.file("class/net/eth1/type", "1\n")?;
         assert_eq!(link(&tree), Some(1_188_750_000));
@@ -319,6 +321,7 @@ mod tests {
         tree.disk("rbd0", &[("rbd0p1/partition", "1\n"), ("rbd0p1/size", "1024\n")])?;
         tree.disk("md0", &[])?;
         symlink(tree.0.path().join("devices/rbd0/rbd0p1"), tree.0.path().join("class/block/rbd0p1"))?;
+
         let below = |above: &str, below: &str| -> io::Result<()> {
             let slaves = tree.0.path().join("devices").join(above).join("slaves");
             fs::create_dir_all(&slaves)?;
@@ -326,16 +329,19 @@ mod tests {
         };
         below("md0", "nvme0n1")?;
         below("md0", "rbd0")?;
+
         let disk = tree.facts("nvme0n1");
         assert_eq!((disk.is_rotational, disk.nr_requests, disk.size_bytes), (Some(false), Some(1023), Some(1 << 20)));
         let partition = tree.facts("rbd0p1");
         assert_eq!((partition.is_partition, partition.size_bytes), (true, Some(512 << 10)));
         assert_eq!(partition.remote.map(|remote| remote.kind).as_deref(), Some("rbd"));
+
         let array = tree.facts("md0");
         assert_eq!(
             (array.members, array.is_ephemeral, array.remote),
             (vec!["nvme0n1".into(), "rbd0".into()], true, None)
         );
+
         assert_eq!(tree.facts("nowhere"), DeviceFacts::default());
         assert_eq!(tree.facts("sda1"), DeviceFacts { is_partition: true, ..DeviceFacts::default() });
         Ok(())

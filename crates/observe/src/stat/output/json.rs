@@ -196,6 +196,7 @@ mod tests {
         assert_eq!(disks.len(), 2, "what appeared has no figures");
         assert_eq!(statistics["gaps"][0]["disk_device"], "sdb");
         assert_eq!(statistics["gaps"][0]["gap"], "appeared");
+
         let disk = &disks[1];
         let expected = [
             ("disk_device", json!("nvme0n1")),
@@ -216,6 +217,7 @@ mod tests {
         for (key, value) in expected {
             assert_eq!(disk[key], value, "{key}");
         }
+
         let group = &statistics["groups"][0];
         assert_eq!((&group["effective_devices"], &group["verdict"]), (&json!(1.06), &json!("imbalanced")));
         assert_eq!(group["members"][0], json!({"disk_device": "nvme0n1", "bytes_share": 0.97, "await_ms": null}));

@@ -53,6 +53,7 @@ fn every_figure_has_its_chart() {
     series.push(&Observed { is_since_boot: true, ..observed(&[1.0]) });
     let charts = |series: &Series| PICTURES.iter().flat_map(|name| series.picture(name)).collect::<Vec<Chart>>();
     assert!(charts(&series).is_empty());
+
     series.push(&observed(&[300.0, 100.0]));
     series.push(&observed(&[100.0, 300.0]));
     let charts = charts(&series);
@@ -66,6 +67,7 @@ fn every_figure_has_its_chart() {
         "md0: how many devices do the work",
     ];
     assert_eq!(titles, expected);
+
     assert_eq!(lines(&charts[0])[0], ("nvme0n1", &[(1e9, 300.0 * 1024.0), (3e9, 100.0 * 1024.0)][..]));
     let names: Vec<&str> = lines(&charts[1]).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["nvme0n1 U", "nvme0n1 %util (misleads)", "nvme1n1 U", "nvme1n1 %util (misleads)"]);

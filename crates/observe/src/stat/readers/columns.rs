@@ -99,6 +99,7 @@ pub(in crate::stat) fn find(name: &str) -> Option<Column> {
             Some(Column(Some((|columns| &mut columns.$field, $unit))))
         };
     }
+
     match name {
         "r/s" => column!(reads_per_s, Plain),
         "w/s" => column!(writes_per_s, Plain),
@@ -194,6 +195,7 @@ mod tests {
             assert_eq!(find(name).expect(name).set(&mut columns, figure), expect.is_some(), "{name} {word}");
             assert_eq!(columns.write_kib_per_s, expect, "{name} {word}");
         }
+
         let mut columns = Columns::default();
         for (name, word) in [("r/s", "1.5k"), ("wkB/s", "5%"), ("r_await", "2%")] {
             assert!(!find(name).expect(name).set(&mut columns, Figure::parse(word).expect(word)), "{name} {word}");

@@ -51,6 +51,7 @@ pub(in crate::stat) fn read(text: &str, samples: &mut Vec<Sample>, notes: &mut N
     let mut rows: usize = samples.iter().map(|sample| sample.devices.len()).sum();
     let order = DayOrder::of(text);
     let (mut stamp, mut is_new) = (None, false);
+
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         if let Some(time) = times::parse(line, order) {
             (stamp, is_new) = (Some(time), true);
@@ -73,6 +74,7 @@ pub(in crate::stat) fn read(text: &str, samples: &mut Vec<Sample>, notes: &mut N
             }
         }
     }
+
     if !text.ends_with('\n') {
         drop_cut_line(samples, notes);
     }

@@ -40,7 +40,7 @@ pub(in crate::stat) struct Json {
 pub(in crate::stat) enum JsonError {
     /// The file is JSON of another kind.
     Other(Box<Value>),
-    /// The number of a line, from 1, and what is wrong there.
+    /// The number of a line, from 1, and the error there.
     Line(usize, String),
 }
 
@@ -130,12 +130,14 @@ fn sanitised(text: &str) -> String {
         let no_number = ["-nan", "nan", "-inf", "inf"].into_iter().find(|word| !is_string && rest.starts_with(word));
         let is_between_digits = out.ends_with(|c: char| c.is_ascii_digit())
             && rest.get(1..).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+
         if is_string {
             is_string = is_escaped || c != '"';
             is_escaped = !is_escaped && c == '\\';
         } else {
             is_string = c == '"';
         }
+
         out.push_str(match c {
             _ if no_number.is_some() => "null",
             ',' if !is_string && is_between_digits => ".",

@@ -20,8 +20,8 @@
 //! numbers of another program are not taken for devices. Unknown columns, at most two, are skipped if at least three
 //! others are known. A row that ends with more or fewer figures is refused: their columns are not certain. If up to a
 //! third of its words are no figures, only their own columns are lost. Rows of groups (`-g`) are used only if there are
-//! no others. The columns `U S verdict` of our own text are left out: they follow from the others. Which report is since
-//! boot: see [`from`](super::super::from).
+//! no others. The columns `U S verdict` of our own text are left out: they follow from the others. Which report is
+//! since boot: see [`from`](super::super::from).
 //!
 //! # Example
 //! ```text
@@ -91,15 +91,15 @@ pub(in crate::stat) fn read(text: &str, options: &ReadOptions, notes: &mut Notes
     }
     reader.end_report();
 
-    // A single report was cut out, and its reader knew of which time it is; of several the first may be iostat's first.
+    // A single report was cut out by a user who knew its interval; the first of several may be iostat's first.
     if let [first, _, ..] = reader.text.intervals.as_mut_slice() {
         first.may_be_since_boot = !first.is_since_boot && !options.is_first_an_interval;
     }
     reader.text
 }
 
-/// Removes the last three columns of a table of `stat`, which judge and are found again from the others. `is_judged` is
-/// whether the line above belonged to such a table; returns whether this one does.
+/// Removes the last three columns of a table of `stat`, which hold judgements and are computed again from the others.
+/// `is_judged` is whether the line above belonged to such a table; returns whether this one does.
 fn without_judgement<'a>(line: &'a str, is_judged: bool) -> (&'a str, bool) {
     let is_header = line.split_whitespace().rev().take(3).eq(["verdict", "S", "U"]);
     let is_judged = is_header || is_judged && !line.trim().is_empty();
@@ -211,7 +211,7 @@ impl Table {
         let (name, figures) = if is_first { (before, after) } else { (after, before) };
 
         let known = figures.iter().filter(|word| is_cell(word)).count();
-        // A few spoilt figures do not spoil a row that has a word for each column.
+        // A row that has a word for each column stays a row with a few unreadable figures.
         let is_row = known == figures.len() || (figures.len() == count && known * 3 >= count * 2);
         if name.is_empty() || name.len() > 4 || !is_row || (known == 0 && words.len() > 1) {
             return None;
@@ -278,10 +278,12 @@ impl Reader<'_> {
         if words.is_empty() {
             return;
         }
+
         let are_figures = words.iter().all(is_cell);
         if let Some(names) = self.cpu_names.take().filter(|_| are_figures) {
             return self.cpu(&names, &words, at);
         }
+
         if let Some(host) = banner(&words) {
             self.end_report();
             self.last = None;
@@ -406,7 +408,7 @@ impl Reader<'_> {
         sentences.iter().for_each(|sentence| self.notes.line(row.line, sentence));
     }
 
-    /// Drops an incomplete row, with a note. A name without any figure was no row.
+    /// Drops an incomplete row, with a note. A name without any figure is no row.
     fn flush_row(&mut self) {
         let Some(table) = &mut self.table else { return };
         if let Some(row) = table.open.take().filter(|row| !row.words.is_empty()) {

@@ -5,7 +5,7 @@
 //!
 //! # How it works
 //! The header names the columns. Rows of one time, length and kind are an interval; a device that occurs again begins
-//! the next one. Verdicts are not read: they are made anew.
+//! the next one. Verdicts are not read: they are computed again.
 //!
 //! # Limits
 //! Columns have two decimals, and an interval without devices has no row, so that it is lost.
@@ -60,7 +60,7 @@ pub(in crate::stat) fn read(name: &str, text: &str, notes: &mut Notes) -> Vec<In
     intervals
 }
 
-/// Returns whether two intervals are one, as far as rows tell.
+/// Returns whether two rows are of one interval.
 fn is_same(one: &Interval, other: &Interval) -> bool {
     let of = |it: &Interval| (it.end_unix_ms, it.duration_s, it.is_since_boot);
     of(one) == of(other)

@@ -30,7 +30,7 @@ pub(in crate::stat) enum Kind {
     OwnCsv,
     DiskStats,
     SysfsStat,
-    /// Another kind: its name, and what to do.
+    /// Another kind: its name, and the remedy.
     Other(&'static str, &'static str),
 }
 

@@ -1,11 +1,11 @@
-//! Reads recordings, whole or not.
+//! Reads recordings, damaged ones included.
 //!
 //! # Why
 //! See the parent module: intact lines are read, and losses are reported.
 //!
 //! # How it works
-//! Lines whose sum is wrong are left out. Each line has a number, which reveals lines that are missing without a trace.
-//! Where the numbers begin anew, another recording begins, and no interval spans the boundary.
+//! Lines whose sum is wrong are left out. Each line has a number, which shows missing lines. Where the numbers start
+//! again, another recording begins, and no interval spans the boundary.
 //!
 //! # Limits
 //! Notes name ten lines; the rest are counted.

@@ -28,8 +28,8 @@ const ILL_LOCAL_FACTOR: f64 = 8.0;
 const ILL_FACTOR: f64 = 30.0;
 /// Mean requests under way that show a full SATA disk: it takes 32 at once, and means fall a little short.
 const SATA_TAGS_USED: f64 = 30.0;
-/// Below the usual latency, S by what was seen counts from this factor above the idle device's latency on, at this part
-/// of the highest rate seen or more.
+/// Below the usual latency, S from latencies seen counts only at this multiple of the idle device's latency or more, at
+/// this part of the highest rate seen or more.
 const SEEN_FACTOR: f64 = 3.0;
 const SEEN_USE: f64 = 0.9;
 
@@ -92,7 +92,7 @@ impl Case<'_> {
 
         // Requests do not wait, or only in bursts.
         let figures = format!("{} under way, {} each", queue(under_way), ms(await_ms));
-        // The fewer there are, the less their latency is believed.
+        // The fewer there are, the less their latency is trusted.
         if let Some(unexplained) = self.unexplained(UNDER_WAY_FEW, 1.0).or_else(|| self.unexplained(0.0, 3.0)) {
             return Some(unexplained);
         }
@@ -152,7 +152,7 @@ impl Case<'_> {
             return (Verdict::Degraded, why);
         }
 
-        // The load is like none that filled it: writes beside reads may cost much, but not that much.
+        // No load that filled the device was like this one: writes beside reads may cost much, but not that much.
         if self.evidence.did_far_more && self.class.kind == Kind::Parallel && has_waited && !is_at_limit {
             let why = format!(
                 "not clear: {} with {figures}, and with another mix it did far more: it is slower than it was, or others \
@@ -188,7 +188,7 @@ impl Case<'_> {
     }
 
     fn cap(&self) -> Option<String> {
-        // A full disk explains the rate of what lies on it.
+        // A full disk explains the rate of a device on it.
         if self.evidence.is_disk_full {
             return None;
         }
@@ -206,7 +206,7 @@ impl Case<'_> {
     }
 
     fn below_any_text(&self, await_ms: f64) -> String {
-        // A name tells how a disk is connected, not whether it is one of this machine.
+        // A name shows how a disk is connected, not whether it is local.
         let is_by_name = self.evidence.facts.is_none_or(|facts| facts.model.is_none());
         let name = without_article(self.class.name);
         let (than, may_be) = match self.class.name {

@@ -1,17 +1,17 @@
-//! The rules for devices of which it is known what they do when they are full: by a model, or because they were.
+//! The rules for devices whose full rate is known: from a model, or from when they were full.
 //!
 //! # Why
 //! How much of the whole is used (U), beside how long requests wait (S), tells more than any class of devices.
 //!
 //! # How it works
-//! Rule 3 of [`super`]. Where U and S alone do not tell, what as many requests take on the healthy device decides, or
-//! what the device did with fewer.
+//! Rule 3 of [`super`]. If U and S alone do not decide, the time of as many requests on the healthy device does, or the
+//! rate of the device with fewer.
 //!
 //! # Limits
 //! Those of the model. Without one, a device that was never full is judged by its class.
 //!
 //! # Example
-//! 20 % of what the model can, and requests that hardly wait, at a `%util` of 96: busy but free.
+//! 20 % of the model's capacity, and requests that hardly wait, at a `%util` of 96: busy but free.
 
 use super::super::capacity::{Capacity, positive};
 use super::super::{Basis, Verdict};
@@ -29,12 +29,12 @@ const UNDER_WAY_QUEUE: f64 = 4.0;
 const UNDER_WAY_MAY_WAIT: f64 = 3.5;
 /// The part of the usual latency of a local class that its quickest devices take for a request that is alone.
 const ALONE_PART: f64 = 1.0 / 3.0;
-/// `await` over the longest of a healthy device with as many under way, from which the device is slow.
+/// Ratio of `await` to the longest on a healthy device with as many under way, from which the device is slow.
 const SLOWER_THAN_FULL: f64 = 1.2;
 /// The same in bursts, whose number under way follows from `%util`: kernels count it in ticks of up to 10 ms.
 const SLOWER_IN_BURSTS: f64 = 2.0;
-/// Part of the time of requests, beyond what those before them explain, from which their waiting is unexplained; and how
-/// much longer than on the idle device they then take, whose latency is uncertain by some tens of microseconds.
+/// Least part of their time that requests wait beyond the time of those before them, to be unexplained; and the least
+/// excess over the latency of the idle device, which is uncertain by some tens of microseconds.
 const UNEXPLAINED: f64 = 0.2;
 const SLOWER_LEAST_MS: f64 = 0.1;
 
@@ -127,9 +127,9 @@ impl Case<'_> {
     }
 
     /// Judges requests that wait longer than those before them can explain, while the device is free for a part of the
-    /// time. Of N that are under way while it is busy, each waits for at most N - 1 others: a part 1 - 1 / N of its time,
-    /// and less where the device serves several at once. `under_way_least` are the fewest whose latency is believed, `factor_least`
-    /// how many times that of the idle device it is.
+    /// time. Of N that are under way while it is busy, each waits for at most N - 1 others: a part 1 - 1 / N of its
+    /// time, and less where the device serves several at once. `under_way_least` is the fewest whose latency is
+    /// trusted, `factor_least` its least multiple of the idle device's latency.
     pub(super) fn unexplained(&self, under_way_least: f64, factor_least: f64) -> Answer {
         let part = self.evidence.saturation.overall.filter(|part| *part >= WAITING)?;
         let (least_ms, await_ms) = self.evidence.saturation.unloaded_ms.zip(self.await_ms)?;
@@ -178,8 +178,8 @@ impl Case<'_> {
         format!("with {fewest} under way it did as much")
     }
 
-    /// Judges a device that always has many requests and of which nothing shows whether they wait: neither its latency
-    /// with little to do nor what it did with fewer is known.
+    /// Judges a device that always has many requests, if nothing shows whether they wait: neither its latency with
+    /// little to do nor its rate with fewer is known.
     pub(super) fn unknown_depth(&self) -> Answer {
         let is_many = self.under_way.is_some_and(|under_way| under_way >= UNDER_WAY_MAY_WAIT);
         let is_as_if_alone = self.class.usual_ms(0.0) < LOCAL_USUAL_MS
@@ -199,7 +199,7 @@ impl Case<'_> {
         Some((Verdict::Unknown, why))
     }
 
-    /// Returns whether requests take at most `factor` times L + N / X_full, the time where all N under way wait for each
+    /// Returns whether requests take at most `factor` times L + N / X_full, the time if all N under way wait for each
     /// other (close to the upper bound of Zahorjan's balanced job bounds).
     fn takes_at_most(&self, factor: f64, under_way: f64, capacity_use: f64) -> bool {
         let full_per_s = Capacity::full_requests_per_s(self.columns, capacity_use);

@@ -24,7 +24,7 @@
 //! read, EBS 0.5 to 1 ms with a few at single digits, a disk of 7200 revolutions a minute 4 ms of half a turn and 8 ms
 //! of seek. "Slower than any": the smallest local disk of a cloud (c6gd.medium) writes 6 000/s and 33 MB/s, consumer
 //! disks in their steady state have more bytes. EBS sells volumes of 100 operations a second (gp2, io1, io2) and of 40
-//! (st1); that most carry 3000/s and 125 MiB/s says nothing of the one at hand. A volume is `nvme*` by its name, too:
+//! (st1); that most carry 3000/s and 125 MiB/s says nothing about a given one. A volume is `nvme*` by its name, too:
 //! without facts the reason says so.
 //!
 //! # Limits
@@ -258,6 +258,7 @@ mod tests {
         let known = |is_rotational: bool| DeviceFacts { is_rotational: Some(is_rotational), ..DeviceFacts::default() };
         let model = |model: &str| DeviceFacts { model: Some(model.to_owned()), ..known(true) };
         let remote = Remote { kind: "iscsi".to_owned(), link_bytes_per_s: None };
+
         let cases = [
             ("nvme0n1", None, NVME),
             ("nvme1c1n1", Some(known(false)), NVME),
@@ -280,6 +281,7 @@ mod tests {
         for (device, facts, expected) in cases {
             assert_eq!(Class::of(device, facts.as_ref()), expected, "{device} {facts:?}");
         }
+
         let array = DeviceFacts { members: vec!["sda".to_owned(), "sdb".to_owned()], ..known(true) };
         assert_eq!(Class::of("md0", Some(&array)).kind, Kind::Serial { spindles: 2 });
     }
@@ -325,17 +327,20 @@ mod tests {
                 }
             }
         };
+
         for row in instances() {
             let disks = row.n_disks.unwrap_or(1).max(1) as f64;
             let each = rates(&row.preset().figures).map(|(per_s, bytes)| (per_s / disks, bytes / disks));
             check(&NVME, row.name, each);
         }
+
         for row in drives() {
             let preset = row.preset();
             if preset.spec.hdd.is_none() {
                 check(&SSD, &preset.name, rates(&preset.figures));
             }
         }
+
         for volume in volumes() {
             let least = volume.preset();
             check(&EBS, volume.name, rates(&least.figures));

@@ -1,7 +1,7 @@
 //! Wrong conclusions that the columns invite.
 //!
 //! # Why
-//! Each of these has cost somebody a day.
+//! Each of these conclusions has misled users.
 //!
 //! # How it works
 //! [`of_device`] and [`of_interval`] are lists of rules, each a code and a sentence with the figures at hand:
@@ -9,7 +9,7 @@
 //! | code | when |
 //! |---|---|
 //! | `util-misleads` | `%util` of 90 and more, unless on a single spindle |
-//! | `util-invalid` | `%util` that no time can be |
+//! | `util-invalid` | `%util` above any possible busy time |
 //! | `tick-bias` | `%util` above the time of all requests together |
 //! | `ops-per-minute` | U of 5 and more by a model: a rate per minute read as one per second, or another disk |
 //! | `network-disk` | the data is behind a network; with the used part of the link |
@@ -69,7 +69,7 @@ pub(in super::super) fn of_interval(is_since_boot: bool, cpu: Option<&CpuShares>
     rules.into_iter().filter_map(|(code, message)| Some(Remark { code, message: message? })).collect()
 }
 
-/// Returns a remark if `%util` is none; then nothing may be concluded from it.
+/// Returns a remark if `%util` is impossible; then nothing may be concluded from it.
 pub(in super::super) fn invalid_util(interval: &DeviceInterval) -> Option<Remark> {
     let util = interval.columns.util_percent.filter(|util| *util > UTIL_INVALID_PERCENT)?;
     let message = format!(

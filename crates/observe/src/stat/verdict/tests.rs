@@ -149,7 +149,7 @@ fn what_one_finds_in_the_wild() {
             ),
             ("virtual, sync writes", "vda", columns(NONE, (330.0, 4.0, 2.9), 0.96, 97.0), Verdict::BusyButFree),
             ("NVMe, cache exhausted", "nvme0n1", columns(NONE, (200.0, 128.0, 350.0), 70.0, 100.0), Verdict::Degraded),
-            // 84 MB/s are all that a disk of c5d.xlarge writes.
+            // A disk of c5d.xlarge writes at most 84 MB/s.
             ("small instance, full", "nvme1n1", columns(NONE, (640.0, 128.0, 110.0), 70.0, 100.0), Verdict::Saturated),
             ("compressed memory", "zram0", columns((9000.0, 4.0, 0.0), (7000.0, 4.0, 0.01), 0.1, 12.0), Verdict::Ok),
             ("stack of rbd", "rbd0", columns(NONE, (2500.0, 8.0, 3.1), 7.7, 100.0), Verdict::Unknown),
@@ -176,15 +176,18 @@ fn facts_decide_where_names_do_not() {
     let full = columns((150.0, 64.0, 6.5), NONE, 0.98, 98.0);
     check(&[("it spins", "sda", full, Verdict::Saturated)], Some(&known(true)));
     check(&[("it does not, and is ill", "sda", full, Verdict::Degraded)], Some(&known(false)));
+
     let at_limit = columns((1500.0, 8.0, 10.7), (1503.0, 8.0, 10.6), 32.0, 100.0);
     let ebs = DeviceFacts { model: Some("Amazon Elastic Block Store".to_owned()), ..DeviceFacts::default() };
     check(&[("it is what was sold", "xvdf", at_limit, Verdict::Saturated)], Some(&ebs));
+
     let array = DeviceFacts { members: ["a", "b", "c", "d"].map(str::to_owned).to_vec(), ..known(true) };
     let cases = [
         ("some are free", "md0", columns((300.0, 8.0, 8.0), NONE, 2.4, 95.0), Verdict::Ok),
         ("none is", "md0", columns((480.0, 8.0, 50.0), NONE, 24.0, 100.0), Verdict::Saturated),
     ];
     check(&cases, Some(&array));
+
     let link = Remote { kind: "rbd".to_owned(), link_bytes_per_s: Some(1_250_000_000) };
     let remote = DeviceFacts { remote: Some(link), is_ephemeral: true, ..DeviceFacts::default() };
     let (verdict, why, remarks) =
@@ -207,11 +210,13 @@ fn with_a_model() {
         ("one slow at a time", (500.0, 4.0, 2.0), 1.0, Verdict::Degraded),
         ("two and a half times", (600.0, 4.0, 0.35), 0.21, Verdict::Ok),
     ];
+
     for (what, read, queue, expected) in cases {
         let util = if queue < 1.0 { 27.0 } else { 100.0 };
         let (found, why, _) = judged(&device("nvme0n1", columns(read, NONE, queue, util)), None, Some("i3en.3xlarge"));
         assert_eq!(found, expected, "{what}: {why}");
     }
+
     let throttled = device("nvme1n1", columns((3000.0, 16.0, 20.0), NONE, 60.0, 100.0));
     let cases = [("gp3", Verdict::Saturated), ("gp3:16000iops", Verdict::Degraded), ("i4i.2xlarge", Verdict::Degraded)];
     for (model, expected) in cases {
@@ -219,15 +224,17 @@ fn with_a_model() {
         assert_eq!(found, expected, "{model}: {why}");
         assert!(expected != Verdict::Degraded || why.contains("limited to these 3,000 requests/s"), "{why}");
     }
+
     let (verdict, why, _) =
         judged(&device("nvme0n1", columns(NONE, (16_597.0, 38.1, 0.14), 2.28, 96.0)), None, Some("4x983-dct"));
     assert_eq!(verdict, Verdict::BusyButFree, "{why}");
+
     let (_, _, remarks) =
         judged(&device("nvme1n1", columns((90_000.0, 4.0, 0.5), NONE, 45.0, 100.0)), None, Some("gp3"));
     assert!(remarks.iter().any(|remark| remark.code == "ops-per-minute"), "{remarks:?}");
 }
 
-/// More than all that a model has is no part of it: credits, or another disk.
+/// A load above the model's capacity is no part of it: credits, or another disk.
 #[test]
 fn more_than_a_model_has_is_told_in_words() {
     let cases = [(3_000.0, 20.0, false), (3_060.0, 20.0, false), (3_900.0, 20.0, true), (3_900.0, 0.6, true)];
@@ -255,6 +262,7 @@ fn what_is_missing_is_not_guessed() {
     for (what, columns, expected) in cases {
         assert_eq!(with(columns), expected, "{what}");
     }
+
     for gap in [Gap::Appeared, Gap::Disappeared, Gap::Reset] {
         let interval = DeviceInterval { gap: Some(gap), ..device("sda", Columns::default()) };
         assert_eq!(judged(&interval, None, None).0, Verdict::Unknown);
@@ -331,8 +339,10 @@ fn discards_and_flushes_are_no_slow_reads() {
         ],
         None,
     );
+
     let trimming = trims(500.0, 22.0, columns(NONE, (10.0, 4.0, 0.2), 11.0, 99.0));
     assert!(judged(&device("nvme0n1", trimming), None, None).1.contains("it is trimming"));
+
     let slow =
         Columns { flushes_per_s: Some(0.3), flush_await_ms: Some(36.4), ..columns(NONE, (5.0, 4.0, 9.0), 0.1, 9.0) };
     let (_, _, remarks) = judged(&device("sda", slow), None, None);

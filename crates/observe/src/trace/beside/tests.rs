@@ -160,6 +160,7 @@ fn traces_without_a_clock_in_common_are_refused() {
     fs::write(&text, "8,0 0 0 0.1 7 D R 0 + 8 [x]\n").unwrap();
     let simulated = files.dir.path().join("simulated");
     fs::write(&simulated, own_trace(&[(1, 0, 4096, 100)], Clock::Virtual)).unwrap();
+
     let cases = [
         (files.own(), text, "give the binary file"),
         (simulated, files.kernel(), "of a simulation"),
@@ -169,6 +170,7 @@ fn traces_without_a_clock_in_common_are_refused() {
         ("-".into(), files.kernel(), "not standard input"),
         ("/nonexistent".into(), files.kernel(), "/nonexistent: cannot open it"),
     ];
+
     for (own, kernel, message) in cases {
         let error = beside(&own, &kernel).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");

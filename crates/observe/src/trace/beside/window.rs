@@ -17,7 +17,7 @@ use plimsoll::core::Op;
 
 use crate::trace::span::Span;
 
-/// How long, and how many, requests of the kernel are kept.
+/// How long a request of the kernel is kept, and most requests kept.
 const KEEP_NS: u64 = 2_000_000_000;
 const KEEP_MAX: usize = 1 << 18;
 /// Most requests of the kernel examined for one of ours: those that ended last. The second bound is for one distance.
@@ -44,14 +44,14 @@ pub(super) struct Below {
 /// Time of completion, and a running number.
 pub(super) type Place = (u64, u64);
 
-/// The kernel's requests that ended lately.
+/// The kernel's requests that ended recently.
 pub(super) struct Window {
     from: Receiver<Vec<Span>>,
     spans: std::vec::IntoIter<Span>,
     pub(super) below: BTreeMap<Place, Below>,
     /// The same requests by disk and offset.
     places: BTreeSet<(u16, u64, Place)>,
-    /// The present joined piece of each request that the kernel split.
+    /// The joined piece so far of each request that the kernel split.
     split: HashMap<u64, Place>,
     /// Length of the longest request so far.
     pub(super) longest_bytes: u64,

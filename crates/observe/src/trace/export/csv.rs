@@ -73,6 +73,7 @@ impl<W: Write> Sink for Csv<W> {
     fn visit(&mut self, item: &Item) {
         let Item::Span(span) = item else { return };
         self.line.clear();
+
         for (at, column) in COLUMNS.iter().enumerate() {
             self.line.push_str(if at == 0 { "" } else { "," });
             // Writing to a string does not fail.
@@ -87,6 +88,7 @@ impl<W: Write> Sink for Csv<W> {
                 }
             };
         }
+
         self.line.push('\n');
         self.out.write(self.line.as_bytes());
         self.exported.rows += 1;

@@ -1,6 +1,6 @@
 //! A trace for ui.perfetto.dev: slices and counters on tracks.
 //!
-//! **Why.** Some things are seen sooner than computed: a device that stands still, a queue behind one long write.
+//! **Why.** A picture shows some things sooner than figures do: an idle device, a queue behind one long write.
 //!
 //! **How.** Perfetto's protobuf format, with its published messages and field numbers. There is one track for each
 //!
@@ -19,10 +19,10 @@
 //! wait in a window of 524,288.
 //!
 //! **Limits.** At most 4,096 lanes for each group; slices without a lane are left out and counted. Slices that arrive
-//! long after their end make more lanes than there are overlaps: a gap before the end of a lane is not found again. A
-//! change of a counter that comes after the window is drawn when it comes, and counted; afterwards the counter is right
-//! again. Slices with an unknown end are left out, so a piece that has not come back shows its known stages. Stages
-//! that run backwards are left out, too.
+//! long after their end make more lanes than there are overlaps: a gap before the end of a lane is not reused. A change
+//! of a counter that comes after the window is drawn when it comes, and counted; afterwards the counter is right again.
+//! Slices with an unknown end are left out, so a piece that has not come back shows its known stages. Stages that run
+//! backwards are left out, too.
 //!
 //! **Example.** See [`super`]; open the file at <https://ui.perfetto.dev>.
 
@@ -319,6 +319,7 @@ fn annotate(event: &mut Message, span: &Span) {
     for (name, value) in numbers {
         value.into_iter().for_each(|value| number(event, name, value));
     }
+
     if let Some(reason) = span.reason {
         named(event, "waited_for", |annotation| annotation.text(field::ANNOTATION_STRING, reason.name()));
     }
@@ -364,7 +365,7 @@ impl<W: Write> Out<W> {
         self.write();
     }
 
-    /// Begins an event, which is completed by the caller and then sent.
+    /// Begins an event. The caller completes it, then sends it.
     fn event(&mut self, kind: Kind, track: u64) -> &mut Message {
         self.event.clear();
         self.event.number(field::EVENT_TYPE, kind as u64).number(field::EVENT_TRACK_UUID, track)

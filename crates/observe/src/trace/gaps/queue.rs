@@ -23,7 +23,7 @@ pub(super) struct Standstill {
     /// Time from the last event that could have let the queue send to the dispatch.
     pub(super) gap_ns: u64,
     pub(super) parts_ns: [u64; WAYS],
-    /// Time after the queue meant to look again.
+    /// Time after the queue's planned retry.
     pub(super) overdue_ns: u64,
 }
 

@@ -1,12 +1,12 @@
 //! The rates of the disk model that granted tokens, from the costs of pieces.
 //!
-//! **Why.** "Tokens" is half an answer. The other half is how fast they come, and whether that is a figure of this disk
-//! at all. Seed 000 was a limit of 2^33 bytes per second that no user had set.
+//! **Why.** "Tokens" is half an answer. The other half is the rate of tokens, and whether it is a rate of this disk at
+//! all. Seed 000 was a limit of 2^33 bytes per second that no user had set.
 //!
-//! **How.** What the shortest pieces of a trace cost gives operations per second of their length, what the longest cost
-//! bytes per second of theirs. Nothing is computed for lengths that the trace lacks, so that the form of the cost does
-//! not matter: a line, a line with a floor, the larger of two limits, a table. If all pieces have one length, there is
-//! one rate.
+//! **How.** The cost of a trace's shortest pieces gives operations per second of their length, that of its longest
+//! pieces bytes per second. Nothing is computed for lengths that the trace lacks, so that the form of the cost does not
+//! matter: a line, a line with a floor, the larger of two limits, a table. If all pieces have one length, there is one
+//! rate.
 //!
 //! **Limits.** Traces cut costs off to whole ns; half a ns is added. One rate in 35 is within 1 % of a power of two by
 //! chance.
@@ -38,7 +38,7 @@ struct OfLength {
 struct Costs {
     n: f64,
     sum_bytes: f64,
-    /// Those of the shortest and the longest pieces.
+    /// Costs of the shortest and the longest pieces.
     ends: Option<[OfLength; 2]>,
 }
 
@@ -189,6 +189,7 @@ mod tests {
         let forms = [CostForm::Knee, CostForm::Additive, CostForm::Max, CostForm::Seastar];
         let models = forms.map(|form| model(form, iops, bytes_per_s));
         let models = models.into_iter().chain([CostModel::from_table(&table, &table).expect("a table")]);
+
         for model in models {
             for lengths in [&[4096, 16_384][..], &[512, 4096, 65_536, 1 << 20], &[65_536, 131_072]] {
                 let found = rates(costs(&model, lengths));
@@ -201,6 +202,7 @@ mod tests {
                 assert_eq!([found.len_min_bytes, found.len_max_bytes], [*first, *last]);
             }
         }
+
         // The figure that the knee has at its block, whatever else the trace holds.
         let knee = rates(costs(&model(CostForm::Knee, iops, bytes_per_s), &[4096, 65_536]));
         assert!((knee.iops.unwrap_or(0.0) / 181e3 - 1.0).abs() < 0.001, "{knee:?}");

@@ -24,17 +24,16 @@ const MOST: f64 = 0.5;
 /// Part of the time waited for tokens above which lateness is worth a remark.
 const LATE: f64 = 0.1;
 
-/// Part of the time with requests in the device from which it may be the limit, and their least mean number: a disk
-/// that serves many at once is not full with fewer.
+/// Least part of the time with requests in the device, and their least mean number, if the device may be the limit: a
+/// disk that serves many at once is not full with fewer.
 const LOADED_PART: f64 = 0.9;
 const LOADED_LEAST: f64 = 8.0;
 
-/// Part of the requests that wait for tokens or a limit from which these hold one request at a time: a rate below them
-/// makes fewer wait.
+/// Least part of the requests that wait if tokens or a limit hold one request at a time: at a lower rate fewer wait.
 const AT_RATE: f64 = 0.75;
 
-/// Part of the time with an empty queue in which requests are in the device where the program sends the next when one has
-/// come back.
+/// Least part of the time with an empty queue that has requests in the device, if the program sends the next request
+/// when one completes.
 const IN_TURN: f64 = 0.9;
 
 /// Fewest dispatches that show that a program offers too little.
@@ -61,7 +60,7 @@ pub enum Limiter {
     Disk,
     /// The program: its queue is empty for most of the time.
     Program,
-    /// The shard: nothing stood in the way, and the shard did not look.
+    /// The shard: nothing stood in the way, and the shard did not poll.
     Turn,
     /// The trace does not say.
     Unknown,
@@ -114,7 +113,7 @@ pub struct ReasonGaps {
     pub gaps: GapStats,
     /// Part of the time of the disk's queues, 0 to 1, short parts included.
     pub time_part: f64,
-    /// Part of the time of the disk's queues that was overdue, 0 to 1: after the queue meant to look again.
+    /// Part of the time of the disk's queues that was overdue, 0 to 1: after the queue's planned retry.
     pub overdue_part: f64,
     /// Part of the standstills with this reason that were mostly overdue, 0 to 1.
     pub overdue_standstills: f64,
@@ -318,7 +317,7 @@ impl InDevice {
         InDevice { time_part, mean: if time_part > 0.0 { sum / time_part } else { 0.0 } }
     }
 
-    /// Returns whether the device had that many requests nearly all the time that it may be the limit.
+    /// Returns whether the device nearly always had enough requests to be the limit.
     fn is_loaded(&self) -> bool {
         self.time_part >= LOADED_PART && self.mean >= LOADED_LEAST
     }
@@ -352,7 +351,7 @@ impl Seen {
         Seen { ways: slice.ways, empty_ns: slice.empty_ns, is_full, has_curve, held: InDevice::of(levels) }
     }
 
-    /// Returns the same without pauses of the disk's load, in ns together.
+    /// Returns the figures without the pauses of the disk's load, `paused_ns` in all.
     fn without_pauses(&self, disk: &DiskGaps, paused_ns: f64) -> Seen {
         let whole_ns = disk.duration_ns as f64;
         let time_part = self.held.time_part * whole_ns / (whole_ns - paused_ns).max(1.0);
@@ -374,8 +373,8 @@ impl Seen {
         self.top().is_none_or(|(_, top)| self.empty_ns >= top.total_ns)
     }
 
-    /// Returns the rate that holds one request at a time, tokens or a limit, and the part of the requests that waited for
-    /// it, 0 to 1. While that request is in the device, the queue is empty.
+    /// Returns the rate that holds one request at a time, tokens or a limit, and the part of the requests that waited
+    /// for it, 0 to 1. While that request is in the device, the queue is empty.
     fn at_rate(&self, disk: &DiskGaps) -> Option<(Limiter, f64)> {
         let in_device_ns = self.held.time_part * disk.duration_ns as f64 * disk.queues.len() as f64;
         let all: u64 = self.ways.iter().map(|way| way.standstills).sum();
@@ -390,19 +389,20 @@ impl Seen {
         held.filter(|_| self.is_empty())
     }
 
-    /// Returns whether the queues were empty with many in the device all the time: one depth cannot tell the program
-    /// from the disk.
+    /// Returns whether the queues were empty with many in the device all the time: then one depth does not show whether
+    /// the program or the disk is the limit.
     fn is_one_depth(&self) -> bool {
         self.is_empty() && !self.is_full && self.held.is_loaded()
     }
 
-    /// Returns what took most of the time.
+    /// Returns the limiter: it took most of the time.
     fn limiter(&self, disk: &DiskGaps, classes: &[ClassWait], origin: Origin) -> Limiter {
         let top = self.top();
         // Without a dispatch of a request that was seen waiting, the kernel's events do not say when a queue was empty.
         if disk.gap.n == 0 && (top.is_none() || origin == Origin::Kernel) {
             return Limiter::Unknown;
         }
+
         let Some((way, top)) = top.filter(|_| !self.is_empty()) else {
             return match self.at_rate(disk) {
                 Some((limiter, _)) => limiter,
@@ -411,6 +411,7 @@ impl Seen {
                 None => Limiter::Program,
             };
         };
+
         match WaitReason::ALL.get(way) {
             Some(WaitReason::Tokens) if disk.queues.len() == 1 && top.overdue_standstills() > MOST => Limiter::Turn,
             Some(WaitReason::Tokens) => Limiter::Tokens,
@@ -427,7 +428,7 @@ impl Seen {
     }
 }
 
-/// Judges a disk: the limiter is what took most of the time of its queues, if no part of the time decides that alone.
+/// Judges a disk: the limiter took most of the time of its queues, and no part of the time decides that alone.
 fn verdict(
     disk: &DiskGaps,
     slices: &Parts<Slice, SLICES>,
@@ -500,7 +501,7 @@ fn verdict(
         remarks.push(format!("{} waits most for its own limit ({percent:.0} %)", class.class));
     }
     let sentence = match doubt {
-        // More of the same load would show no more.
+        // A longer recording of the same load would show no more.
         Some(Doubt { shows: Limiter::Unknown, .. }) if busy.is_one_depth() => busy.held.sentence(disk),
         Some(doubt) => doubt.sentence("unclear", found.words(), doubt.shows.words()),
         None if limiter == Limiter::Unknown && seen.is_one_depth() => seen.held.sentence(disk),
@@ -509,14 +510,14 @@ fn verdict(
     Verdict { limiter, sentence, remarks }
 }
 
-/// Returns a class that waits most for others to be served. A class alone waits for itself: that is no turn.
+/// Returns a class that waits mostly for other classes' turns. A single class waits for itself, not for a turn.
 fn waits_for_turn(classes: &[ClassWait]) -> Option<&ClassWait> {
     let is_alone = classes.windows(2).all(|pair| matches!(pair, [one, next] if one.class == next.class));
     classes.iter().filter(|_| !is_alone).find(|class| class.reason == WaitReason::Fairness.name() && class.part > MOST)
 }
 
-/// Says what the limiter does. `limited` is a class that waits for its limit; `waited` the part of the requests that
-/// did, where there is one at a time.
+/// Describes the limiter. `limited` is a class that waits for its limit; `waited` the part of the requests that did, if
+/// one is held at a time.
 fn sentence(disk: &DiskGaps, limiter: Limiter, limited: Option<&ClassWait>, waited: Option<f64>) -> String {
     let still = disk.reasons.first().map_or(0.0, |top| 100.0 * top.time_part);
     let waited = waited.map(|part| format!("; {:.0} % of its requests waited", 100.0 * part));
@@ -641,6 +642,7 @@ impl GapsReport {
             ("time_part", |it| fixed(it.3.map(|reason| reason.time_part), 6)),
             ("overdue_part", |it| fixed(it.3.map(|reason| reason.overdue_part), 6)),
         ];
+
         let rows = self.disks.iter().flat_map(|disk| {
             let reasons = disk.reasons.iter().map(move |it| (disk, it.reason, &it.gaps, Some(it)));
             std::iter::once((disk, "gap", &disk.gap, None)).chain(reasons)

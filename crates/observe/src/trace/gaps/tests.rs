@@ -49,6 +49,7 @@ fn each_limiter_is_told() {
         (Story { depth: 8, ..serial }, &[1, 2, 4, 8, 16, 32, 64], Limiter::Disk),
         (late, &[16], Limiter::Turn),
     ];
+
     for (story, phases, expected) in cases {
         let report = report(&events(story, phases, 300));
         let verdict = &report.disks[0].verdict;
@@ -106,6 +107,7 @@ fn a_busy_cpu_makes_verdicts_unclear_but_not_wrong() {
             let mut little = Little::default();
             let trace = read(&all, &mut |item| little.visit(&item));
             let (curve, limiter) = (&little.finish(&trace).disks[0].verdict, &report(&all).disks[0].verdict);
+
             cases += 2;
             match curve.kind {
                 Kind::LimitedAbove => {}
@@ -121,6 +123,7 @@ fn a_busy_cpu_makes_verdicts_unclear_but_not_wrong() {
         println!("{every_ns} {most_ns} {pause_ns}: {unclear:?} of 60 unclear");
         assert!(unclear.into_iter().sum::<u32>() <= unclear_most, "{unclear:?}");
     }
+
     wrong.iter().for_each(|it| println!("{it}"));
     assert!(100 * wrong.len() <= cases, "{} of {cases} are wrong", wrong.len());
 }
@@ -223,7 +226,7 @@ fn one_request_at_a_time_that_waits_for_its_limit_is_held_by_it() {
     }
     assert!(verdict.remarks.is_empty(), "{verdict:?}");
 
-    // A limit that stops every other request is not what holds them, nor is that of a class beside a busy one.
+    // A limit that stops every other request is not the limiter, nor is that of a class beside a busy one.
     let every_other = one_at_a_time(1, 0, (0..400).map(|n| n % 2 * 35));
     let mut beside = [one_at_a_time(1, 0, [35; 400]), one_at_a_time(2, 1_000_000, [0; 400])].concat();
     beside[..].iter_mut().filter(|it| it.class == 2).for_each(|it| it.time_ns -= 1_000_000_000);
@@ -268,6 +271,7 @@ fn a_class_alone_does_not_wait_for_its_turn() {
         });
         pieces.collect::<Vec<Event>>()
     };
+
     for (classes, expected) in [(vec![1], Limiter::Turn), (vec![3], Limiter::Turn), (vec![1, 2], Limiter::Fairness)] {
         let mut events: Vec<Event> = classes.iter().flat_map(|class| sent(*class)).collect();
         events.sort_by_key(|event| event.time_ns);

@@ -1,6 +1,6 @@
 //! The text that `blkparse` prints, in its standard form.
 //!
-//! **Why.** Traces travel as this text: in bug reports, in tickets, from machines without access.
+//! **Why.** People share traces as this text: in bug reports, in tickets, from machines without access.
 //!
 //! **How.** A line is an event:
 //!
@@ -148,7 +148,7 @@ fn action_of(letters: &str, slash: Option<&str>, at_sector: Option<&str>) -> Act
     }
 }
 
-/// Returns the error number, of which kernels print 16 bits of a negative number.
+/// Returns the error number. Kernels print 16 bits of its negative.
 fn error_of(text: &str) -> i32 {
     let number: i32 = text.parse().unwrap_or(0);
     i32::from(number as i16).abs()

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A file holds one CPU (`sda.blktrace.0`), or one stream holds all CPUs (`blktrace -o -`, [`super::record`]). The
-//! files of one trace (`cpu_files`) are read together, always the one whose time is behind. Notes among the records
+//! files of one trace (`cpu_files`) are read together, the record with the earliest time first. Notes among the records
 //! give names of processes, the time of day, and messages. The messages of [`super::record`] are `plimsoll clock NAME`,
 //! `plimsoll disk MAJOR,MINOR NAME` and `plimsoll lost N`.
 //!
@@ -130,6 +130,7 @@ pub(crate) fn cpu_files(path: &Path) -> Vec<PathBuf> {
         None if path.exists() => return vec![path.to_owned()],
         None => format!("{name}.blktrace"),
     };
+
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_of_this = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.rsplit_once('.'));
@@ -138,6 +139,7 @@ pub(crate) fn cpu_files(path: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(directory)
         .map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_of_this).collect())
         .unwrap_or_default();
+
     if files.is_empty() {
         files.push(path.to_owned());
     }
@@ -198,7 +200,7 @@ fn read_streams(mut streams: Vec<Stream>, visit: &mut dyn FnMut(Item)) -> Result
 /// Turns records into events.
 struct Records<'v> {
     intake: Intake<'v>,
-    /// Numbers of names by numbers of processes.
+    /// The number of each process's name, by process number.
     processes: HashMap<u32, u16>,
     is_monotonic: bool,
 }
@@ -365,6 +367,7 @@ impl<'a> Stream<'a> {
             self.see_version();
             return false;
         };
+
         let whole = HEAD_BYTES + usize::from(head.more_bytes);
         let leads_on = rest.get(whole..).is_some_and(|next| next.is_empty() || next.starts_with(&MAGIC.to_le_bytes()));
         // Another record inside these bytes shows that the length is damaged.
@@ -374,6 +377,7 @@ impl<'a> Stream<'a> {
             // The file was cut.
             return false;
         }
+
         self.head = Some(head);
         self.length = if leads_on && is_intact { whole } else { HEAD_BYTES };
         self.is_lost_here = false;

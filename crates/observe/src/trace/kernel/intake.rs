@@ -32,7 +32,7 @@ pub(super) struct Intake<'v> {
     events: u64,
     late: u64,
     away: u64,
-    /// What the first event that was left out is, and how far it is from the rest.
+    /// The kind of the first event that was left out, and its distance from the rest.
     away_first: String,
     sequences: HashMap<(u16, u16), u32>,
     missing: u64,
@@ -183,7 +183,7 @@ impl<'v> Intake<'v> {
     }
 }
 
-/// Returns what an event is and how far it is from the rest: `completion (C) 1.27e9 s after the rest`.
+/// Describes an event and its distance from the rest: `completion (C) 1.27e9 s after the rest`.
 fn far(event: &BlockEvent, rest_ns: u64) -> String {
     let what = match event.action {
         Action::Queue => "submission (Q)",

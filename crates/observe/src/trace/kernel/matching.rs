@@ -11,13 +11,13 @@
 //!   is not in the trace, it counts them when it goes out over the merged sectors.
 //! * After a partial completion the rest stays in flight; the span ends with the last part.
 //! * Several requests to one sector may be in the device at once. Completions go to the oldest; the order among them
-//!   changes no sum. If a sector is used again, a request sent more than 30 s before ([`GIVEN_UP_NS`]) is not waited
-//!   for any longer: the kernel itself gives up by then.
+//!   changes no sum. If a sector is used again, a request sent more than 30 s before ([`GIVEN_UP_NS`]) no longer waits
+//!   for its end: by then the kernel has given it up.
 //! * One flush of the device serves all waiting flushes; the first has the span, and counts the others.
 //! * A device that never has requests (device mapper, md) completes queued bios.
-//! * A bio may be remapped more than once: from LVM to dm-crypt, from there to the sectors of a partition, and from there
-//!   to those of the disk. It is one bio, which moves down, also from one device of the trace to another: its wait begins
-//!   at the top, it is of the lowest device, and what the devices above do after its completion is not seen.
+//! * A bio may be remapped more than once: from LVM to dm-crypt, from there to the sectors of a partition, and from
+//!   there to those of the disk. It stays one bio, also from one device of the trace to another: its wait begins at the
+//!   top device, its span is of the lowest, and the work of the devices above after its completion does not count.
 //!
 //! **Limits.** [`OPEN_MAX`] requests; beyond that those sent more than 30 s ago end as they are, or else all.
 //!
@@ -203,8 +203,8 @@ impl<'v> Matcher<'v> {
         key
     }
 
-    /// Begins a bio that is remapped to here, or moves the one that it was: on this disk if it is remapped once more, from
-    /// the sectors of a partition to those of the whole; else on the device above.
+    /// Moves a bio that is remapped to this device: from the device above, or from a partition's sectors of this disk
+    /// if it is remapped once more. If there is none, begins one.
     fn remap(&mut self, event: &BlockEvent, op: Op, source: Option<(u16, u64)>) {
         let above = source.filter(|(disk, _)| *disk != event.disk).and_then(|(disk, sector)| {
             self.find_exact(&BlockEvent { disk, sector, ..*event }, op, State::Bio..=State::Bio)
@@ -226,8 +226,8 @@ impl<'v> Matcher<'v> {
         self.open.insert((event.disk, event.sector, key.2), open);
     }
 
-    /// Begins a bio that is remapped to here, or queued. A Q after its A is the same bio; one that was queued above has
-    /// waited since then.
+    /// Begins a bio that is remapped to this device, or queued. A Q after its A is the same bio; one that was queued
+    /// above has waited since then.
     fn begin(&mut self, event: &BlockEvent, op: Op, since: Since) {
         if let Some(key) = self.find_exact(event, op, State::Bio..=State::Bio)
             && let Some(open) = self.open.get_mut(&key)
@@ -489,11 +489,13 @@ impl<'v> Matcher<'v> {
             (counts.requeued_nothing, "requeues (R) are of requests that are not in the trace"),
             (counts.no_length, "events of commands without a length are left out: device commands, ends of flushes"),
         ];
+
         let open = [
             (counts.not_completed, "requests were sent (D) and are not completed (C) by the end of the trace"),
             (counts.not_issued, "requests were queued and are not sent (D) by the end of the trace"),
             (counts.since_get, "requests have no Q or A in the trace: their wait counts from G"),
         ];
+
         (told(&unmatched), told(&open))
     }
 }

@@ -1,7 +1,7 @@
 //! Traces of the kernel's block layer: the course of requests below the program.
 //!
 //! **Why.** The scheduler sees a request go out and come back. In between the kernel may hold it in a queue of its own,
-//! split it, merge it with others, or send it twice; only the kernel's trace tells that from a slow device.
+//! split it, merge it with others, or send it twice; only the kernel's trace distinguishes that from a slow device.
 //!
 //! **How.** Both forms, the text of `blkparse` and the binary stream of `blktrace` ([`blktrace`]), become events of one
 //! kind. The intake sorts them by time and hands them to a matcher, which makes one [`Span`](super::span::Span) of each
@@ -67,7 +67,7 @@ pub const OPEN_MAX: usize = 1 << 18;
 /// Bytes of a sector: the kernel's unit, whatever the blocks of the device are.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// The kinds of events that matching tells apart.
+/// The kinds of events that matching distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Queue,

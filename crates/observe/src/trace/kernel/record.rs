@@ -50,7 +50,7 @@ const BUFFER_KIB: u64 = 4096;
 /// Most bytes read of one CPU before the next has its turn.
 const TURN_BYTES: usize = 4 << 20;
 const READ_BYTES: usize = 1 << 16;
-/// Most processes whose names are known to be noted.
+/// Most processes remembered as noted. Beyond that, names are noted again.
 const PROCESSES_MAX: usize = 1 << 16;
 
 /// Why recording failed. Each message says what to do.
@@ -90,7 +90,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Finds those of this machine.
+    /// Finds the mount points of this machine.
     pub fn find() -> Result<Place, RecordError> {
         let mut denied = None;
         for tracefs in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from) {
@@ -114,8 +114,8 @@ pub struct Recorded {
     pub is_monotonic: bool,
 }
 
-/// Records the block events of `device` to `out` as a stream of `blktrace`, until `goes_on` returns false, which is
-/// asked every 20 ms. Restores all settings before it returns. If writing fails, `out` may end with a part of a record.
+/// Records the block events of `device` to `out` as a stream of `blktrace`, until `goes_on`, which is called every 20
+/// ms, returns false. Restores all settings before it returns. If writing fails, `out` may end with a part of a record.
 pub fn record(
     device: &Path,
     place: &Place,
@@ -169,6 +169,7 @@ impl Disk {
             fs::metadata(path).map_err(|error| RecordError::NoDevice(device.to_owned(), error.to_string()))?;
         let number = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+
         let link = place.sys.join(format!("dev/block/{major}:{minor}"));
         let directory = link.canonicalize().map_err(|_| {
             RecordError::NoDevice(
@@ -176,6 +177,7 @@ impl Disk {
                 format!("the file system on {major}:{minor} has no block device of its own"),
             )
         })?;
+
         let name = directory.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let switch = directory.join("trace/enable");
         if !switch.exists() {
@@ -213,10 +215,12 @@ fn set_up(place: &Place, settings: &mut Settings) -> Result<bool, RecordError> {
     if is_monotonic {
         settings.set(at("trace_clock"), "mono")?;
     }
+
     // `X`: the user gave the CPUs buffers of different sizes on purpose, so they stay.
     if buffer_kib(&text(&at("buffer_size_kb"))?).is_some_and(|size| size < BUFFER_KIB) {
         settings.set(at("buffer_size_kb"), &BUFFER_KIB.to_string())?;
     }
+
     settings.set(at("current_tracer"), "blk")?;
     for (option, value) in [("bin", "1"), ("context-info", "0"), ("blk_classic", "0"), ("raw", "0"), ("hex", "0")] {
         let path = at("options").join(option);
@@ -321,9 +325,11 @@ fn drain(pipes: &mut [Pipe], writer: &mut Notes) -> Result<(), RecordError> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(failure(&pipe.path, error)),
             };
+
             if read == 0 {
                 break;
             }
+
             turn_bytes += read;
             pipe.held.extend_from_slice(part.get(..read).unwrap_or(&[]));
             let used = writer.records(&pipe.held).map_err(RecordError::Write)?;
@@ -389,7 +395,7 @@ impl Notes<'_> {
         if !self.known.insert(process) {
             return Ok(());
         }
-        // The process may have ended; then its number must do.
+        // If the process has ended, it stays a number.
         match fs::read(self.place.proc.join(process.to_string()).join("comm")) {
             Ok(name) => self.note(NOTE_PROCESS, process, name.trim_ascii()),
             Err(_) if process == 0 => self.note(NOTE_PROCESS, 0, b"idle"),

@@ -30,13 +30,16 @@ impl Fake {
         let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
         let directory = dir.path().join("sys/devices/vdx");
         let place = Place { tracefs: dir.path().join("t"), sys: dir.path().join("sys"), proc: dir.path().join("proc") };
+
         fs::create_dir_all(directory.join("trace")).unwrap();
         fs::create_dir_all(place.sys.join("dev/block")).unwrap();
         std::os::unix::fs::symlink(&directory, place.sys.join("dev/block").join(number)).unwrap();
+
         let switch = directory.join("trace/enable");
         fs::write(&switch, "0\n").unwrap();
         fs::create_dir_all(place.proc.join("7")).unwrap();
         fs::write(place.proc.join("7/comm"), "fio\n").unwrap();
+
         for (name, value) in SETTINGS {
             let path = place.tracefs.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

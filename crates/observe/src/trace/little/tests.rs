@@ -19,6 +19,7 @@ fn n_is_x_times_r_and_the_verdicts_are_those_of_sweeps() {
         (serial, Kind::Saturated, "latency grows"),
         (Story::FREE, Kind::ScalesLow, "scales"),
     ];
+
     for (story, kind, words) in cases {
         // Twice the load has twice the ends: on the free disk all loads last for the same time.
         let loads = [1, 2, 4, 8, 16, 32].map(|offered| events(story, &[offered], 100 * offered as u64));

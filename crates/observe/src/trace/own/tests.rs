@@ -106,6 +106,7 @@ fn stories_of_requests() {
         ),
         ("Q1@1 D1@2 R1@3 F1@4 Q1@5 X1@6", &["1.0+: 1 2 - - 3 -", "1.0x: 5 - - - - -"], &[]),
     ];
+
     for (text, expected, lost) in cases {
         let (spans, trace) = read_all(&file(&[(0, 0, events(text))]), 100);
         assert_eq!(spans.iter().map(shown).collect::<Vec<_>>(), *expected, "{text}");
@@ -124,12 +125,14 @@ fn fields_come_from_the_events_that_carry_them() {
     story[1] = Event { detail: 250, reason: Some(WaitReason::Tokens), ..story[1] };
     story[3].detail = 6;
     story[4].detail = 28;
+
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, Clock::Monotonic, 77).unwrap();
     let mut names = Names::default();
     names.classes.insert(2, ClassName { name: "query".to_owned(), shares: 100 });
     writer.names(&names).unwrap();
     writer.events(3, 0, &story).unwrap();
+
     let (spans, trace) = read_all(&bytes, 100);
     let [span] = spans[..] else { panic!("{spans:?}") };
     assert_eq!((span.shard, span.disk, span.class, span.file, span.len_bytes), (3, 1, 2, 5, 4096));

@@ -18,7 +18,7 @@ pub const SCHEMA: u32 = 1;
 /// Names of the pictures of a report, in the order of [`StagesReport::charts`].
 pub const PICTURES: [&str; 2] = ["depth", "bandwidth"];
 
-/// Where the time from D to R went. Lateness is time in which a piece was done and the shard did not look: surely C2R,
+/// Where the time from D to R went. Lateness is time in which a piece was done and the shard did not poll: surely C2R,
 /// and at most `late` of D2C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -26,11 +26,11 @@ pub enum Verdict {
     /// Lateness is less than half of the time, even if every piece was done as early as possible.
     Disk,
     /// Lateness is at least half of the time if pieces were done in the middle of the time in which the shard did not
-    /// look.
+    /// poll.
     Late,
-    /// Either: the shard did not look often enough to tell.
+    /// Either: the shard polled too rarely to tell.
     Open,
-    /// The trace does not say when the program looked.
+    /// The trace does not say when the shard polled.
     Unknown,
 }
 
@@ -65,7 +65,7 @@ pub struct StageReport {
 /// Time in the queue by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WaitReport {
-    /// What the class waited for most, or `none`.
+    /// The reason for which the class waited longest, or `none`.
     pub reason: &'static str,
     /// Part of the time from Q to D of pieces with this reason, 0 to 1.
     pub share: f64,
@@ -89,7 +89,7 @@ pub struct GroupReport {
 }
 
 impl GroupReport {
-    /// Returns a name for people that tells the group from others.
+    /// Returns a name for people that distinguishes the group from others.
     pub fn label(&self) -> String {
         if self.is_rest {
             return "further groups".to_owned();
@@ -112,7 +112,7 @@ pub struct ClassReport {
     pub spans: u64,
     /// Part of the time from Q to C that was before D, 0 to 1; `None` if no piece has Q, D and C.
     pub queue_share: Option<f64>,
-    /// What its pieces waited for, the longest first.
+    /// Wait reasons of its pieces, the longest first.
     pub waits: Vec<WaitReport>,
     /// Mean from D to R of pieces with all of D, C and R, in ns.
     pub out_to_reaped_mean_ns: f64,
@@ -316,7 +316,7 @@ fn sentence(report: &ClassReport, origin: Origin) -> String {
             format!("{queue}. A kernel trace does not say when the program looked.")
         }
         (Verdict::Unknown, Origin::Own) => format!("{queue}. No piece has the times D, C and R."),
-        // The disk has the smaller part of the time, so the disk is not what is slow.
+        // The queue has at least half of the time, so the disk is not the slow part.
         (Verdict::Disk, _) if report.queue_share.is_some_and(|share| share >= 0.5) => {
             format!("{queue}. What came after that was the disk's: {figures}.")
         }

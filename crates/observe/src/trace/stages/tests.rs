@@ -91,6 +91,7 @@ fn groups_are_made_by_what_was_asked_for() {
         Span { len_bytes: 4097, op: Op::Write, ..base },
         Span { len_bytes: 0, op: Op::Flush, class: 7, shard: 3, disk: 2, ..base },
     ];
+
     let cases: [(&[By], [&str; 3]); 5] = [
         (&[By::Class], ["class 7", "query", ""]),
         (&[By::Size], ["no length", "to 4 KiB", "to 8 KiB"]),
@@ -98,6 +99,7 @@ fn groups_are_made_by_what_was_asked_for() {
         (&[By::Disk, By::Shard], ["/var shard 0", "disk 2 shard 3", ""]),
         (&[], ["all", "", ""]),
     ];
+
     for (by, expected) in cases {
         let mut labels: Vec<String> = report(by, &spans).groups.iter().map(GroupReport::label).collect();
         labels.sort();
@@ -120,11 +122,11 @@ fn too_many_groups_and_disks_share_one() {
 #[test]
 fn a_slow_disk_is_told_from_one_that_is_seen_late() {
     let cases = [
-        // D2C is 400 us, and the shard looked every 5 us.
+        // D2C is 400 us, and the shard polled every 5 us.
         ([0, 100, 500, 501, 502], 5, Verdict::Disk, "the disk's"),
         // The disk has little of the time.
         ([0, 1000, 1100, 1101, 1102], 5, Verdict::Disk, "What came after that was the disk's"),
-        // D2C is 400 us, and the shard did not look in all that time.
+        // D2C is 400 us, and the shard did not poll in all that time.
         ([0, 100, 500, 500, 502], 400, Verdict::Late, "seen late"),
         // The piece was back long before it was reaped.
         ([0, 100, 150, 550, 551], 0, Verdict::Late, "Look more often"),
@@ -206,6 +208,7 @@ fn time_is_kept_however_long_the_trace_becomes_and_in_whatever_order_it_comes() 
             total_ns += length_ns as f64;
             bytes += 4096.0;
         }
+
         let points = timeline.points(0);
         assert!(points.len() <= BINS_MAX);
         let sum = |of: fn(&TimePoint) -> f64| -> f64 { points.iter().map(|it| of(it) * it.length_ns as f64).sum() };

@@ -14,6 +14,7 @@ fn files_of_one_series_and_of_several() {
         named("2/sdb.stat", "10 0 80 1 0 0 0 0 0 9 10\n"),
         named("later.txt", "Device tps\nsdc 5.00\n"),
     ];
+
     let recorded = read_all(&files, &options).unwrap();
     let rates = recorded.intervals.iter().map(|interval| {
         let rate = |device: &DeviceInterval| (device.device.clone(), device.columns.requests_per_s());
@@ -23,6 +24,7 @@ fn files_of_one_series_and_of_several() {
     let expect =
         expect.map(|list| list.into_iter().map(|(name, rate)| (name.to_owned(), Some(rate))).collect::<Vec<_>>());
     assert_eq!(rates.collect::<Vec<_>>(), expect);
+
     assert!(read_all(&[named("sda.stat", "1 2 3\n")], &options).is_err());
     assert_eq!(read_all(&[], &options).unwrap(), Recorded::default());
 }

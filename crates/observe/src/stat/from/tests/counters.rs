@@ -14,6 +14,7 @@ fn samples_with_times_have_rates() {
         format!("Thu Mar 14 05:53:14 PM UTC 2024\n{A}\nThu Mar 14 05:53:24 PM UTC 2024\n{B}\n"),
         format!("# 2024-03-14T17:53:14Z\n{A}----\n# 2024-03-14T17:53:24Z\n{B}"),
     ];
+
     for file in files {
         let recorded = text(&file);
         let [interval] = recorded.intervals.as_slice() else { panic!("{file}: {recorded:?}") };
@@ -27,6 +28,7 @@ fn samples_with_times_have_rates() {
         assert_eq!(device.in_flight, Some(3));
         assert_eq!(recorded.notes, Vec::<String>::new(), "{file}");
     }
+
     let backwards = text(&format!("1710438804\n{A}1710438794\n{B}"));
     assert_eq!((backwards.intervals[0].duration_s, backwards.notes.len()), (None, 1), "{:?}", backwards.notes);
 }

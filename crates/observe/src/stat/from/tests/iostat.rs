@@ -48,12 +48,14 @@ fn json_with_damage() {
         }
     }
     assert!(lengths.is_sorted() && lengths.iter().any(|(_, count)| *count == 1), "{lengths:?}");
+
     let twice = text(&format!("{whole}\n{whole}"));
     assert_eq!((twice.intervals.len(), twice.notes.len()), (4, 0));
     let killed = text(&format!("{}{whole}", &whole[..second]));
     assert_eq!((killed.intervals.len(), killed.notes.len()), (3, 1), "{:?}", killed.notes);
     let list = text(&format!("[{whole},{whole}]"));
     assert_eq!(list.intervals, twice.intervals);
+
     let commas = "{\"sysstat\": {\"hosts\": [{\"statistics\": [{\"avg-cpu\": {\"user\": 0,72, \"nice\": 0,00, \
                   \"system\": 0,10, \"idle\": 99,18}, \"disk\": [{\"disk_device\": \"sda\", \"r/s\": 1,50, \
                   \"r_await\": -nan, \

@@ -1,4 +1,4 @@
-//! Tests of reading, by the form of the source. Here is what they have in common.
+//! Tests of reading, by the form of the source, and their helpers.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 

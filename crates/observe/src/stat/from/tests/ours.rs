@@ -1,4 +1,4 @@
-//! What `plimsoll stat` itself has written.
+//! Files that `plimsoll stat` itself has written.
 
 use super::*;
 use crate::stat::Gap;

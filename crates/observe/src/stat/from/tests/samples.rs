@@ -179,21 +179,26 @@ fn samples_tell_host_cpu_times_and_what_was_not_read() {
     assert_eq!(jc.origin, "jc_ubuntu-20.10_iostat-x.txt: text of iostat of ubuntu, Linux 5.8.0-53-generic, 2 CPU");
     assert_eq!(jc.notes, Vec::<String>::new());
     assert!(jc.intervals[0].is_since_boot);
+
     let pkb = read_sample("pkb_iostat_output.json", None);
     assert!(pkb.origin.ends_with("test-instance, Linux 6.5.13-1rodete2-amd64, 24 CPU"), "{}", pkb.origin);
     let at = |interval: &Interval| (interval.is_since_boot, interval.end_unix_ms, interval.duration_s);
     assert_eq!(at(&pkb.intervals[0]), (true, Some(1_710_463_994_000), None));
     assert_eq!(at(&pkb.intervals[1]), (false, Some(1_710_463_995_000), Some(1.0)));
     assert_eq!(pkb.intervals[1].cpu.unwrap().idle, 92.89);
+
     let seed = read_sample("seed002_nvme_single_run.txt", None);
     assert_eq!(at(&seed.intervals[0]), (false, None, None), "a text that was cut out is no report since boot");
     assert_eq!((seed.intervals[0].cpu.unwrap().user, seed.intervals[0].cpu.unwrap().idle), (15.5, 75.9));
+
     let series = read_sample("netdata_issue5744_nvme1n1_1s_series_kernel419_ioticks_bug.txt", None);
     assert_eq!(series.notes.len(), 1);
     assert!(series.notes[0].contains("--interval SECONDS"), "{:?}", series.notes);
+
     let single = read_sample("netdata_issue9560_pm1733_multipath.txt", Some(1.0));
     assert!(single.intervals[0].is_since_boot && single.intervals[0].duration_s.is_none());
     assert!(single.facts["nvme3n1p1"].is_partition && !single.facts.contains_key("nvme3n1"), "{:?}", single.facts);
+
     let documentation = read_sample("linux_iostats.rst_format_examples.txt", None);
     let gaps: Vec<_> =
         documentation.intervals[0].devices.iter().map(|device| (device.device.as_str(), device.gap)).collect();
@@ -235,10 +240,12 @@ fn files_of_others_are_named() {
         (b"What is this?\n", "some other text"),
         (b"NAME  MAJ:MIN RM  SIZE RO TYPE\nsda 8:0 0 1T\n", "lsblk"),
     ];
+
     for (bytes, part) in table {
         let message = read(bytes);
         assert!(message.starts_with("file") && message.contains(part), "{part}: {message}");
     }
+
     let rbd = "seed002_rbd_bench_outputs.txt";
     let message = super::read(rbd, &sample(rbd), &ReadOptions::default()).unwrap_err().to_string();
     assert!(message.contains("`rbd bench`"), "{message}");

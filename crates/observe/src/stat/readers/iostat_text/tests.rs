@@ -167,6 +167,7 @@ fn lines_as_they_are_pasted() {
         "r/s Device\n1.00 sda\n4.00 sdb\n\nw/s %util Device\n2.00 3.00 sda\n5.00 6.00 sdb\n".to_owned(),
         plain.trim_end().to_owned(),
     ];
+
     for text in table {
         let (intervals, notes) = read_text(&text);
         assert_eq!((intervals.len(), notes), (1, Vec::new()), "{text}");
@@ -179,6 +180,7 @@ fn reports_begin_where_the_next_one_does() {
     let table = "Device r/s %util\nsda 1.00 2.00\nsdb 1.00 2.00\n";
     let cpu = "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n 1.00 0.00 2.00 0.00 0.00 97.00\n";
     let banner = "Linux 6.1.0 (db7) \t12/02/2021 \t_x86_64_\t(8 CPU)\n";
+
     for (text, count, since_boot, is_unclear) in [
         (table.to_owned(), 1, 0, false),
         (format!("{table}\n{table}"), 2, 0, true),
@@ -195,6 +197,7 @@ fn reports_begin_where_the_next_one_does() {
         let options = ReadOptions { is_first_an_interval: true, ..ReadOptions::default() };
         assert!(read_with(&text, &options).0.intervals.iter().all(|interval| !interval.may_be_since_boot), "{text}");
     }
+
     let options = ReadOptions { is_first_an_interval: true, interval_s: Some(5.0) };
     let (read, _) = read_with(&format!("{banner}\n{table}"), &options);
     assert_eq!((read.intervals[0].is_since_boot, read.intervals[0].duration_s), (false, Some(5.0)));
@@ -226,6 +229,7 @@ fn what_is_wrong_is_unknown_and_said() {
         let rows: Vec<String> = intervals.iter().flat_map(rows).map(|row| format!("{row:?}")).collect();
         (rows.join(" "), notes.join(" "))
     };
+
     for (text, expect, note) in [
         (format!("{header}sda nan 1.00 2.00\n"), "(\"sda\", None, Some(2.0))", "t:2: r/s of sda is `nan`"),
         (format!("{header}sda -1.00 1.00 2.00\n"), "(\"sda\", None, Some(2.0))", "r/s of sda is `-1.00`"),

@@ -1,4 +1,4 @@
-//! Decodes the output with Perfetto's published messages, by a decoder that is not ours.
+//! Decodes the output by Perfetto's published messages, with a decoder that is not ours.
 
 use std::collections::BTreeMap;
 
@@ -194,6 +194,7 @@ fn requests_that_overlap_nest_in_no_lane_and_counters_count_them() {
     let items: Vec<Item> = spans.iter().map(|span| Item::Span(*span)).collect();
     let (trace, told) = exported(&items);
     assert_eq!((told.rows, told.without_place, told.unordered), (600, 0, 0));
+
     let (slices, counters) = checked(&trace);
     let outer = slices.iter().filter(|slice| slice.4 == 0);
     assert_eq!(outer.clone().filter(|slice| slice.0 == "shard 0 / requests").count(), 200);
@@ -201,6 +202,7 @@ fn requests_that_overlap_nest_in_no_lane_and_counters_count_them() {
         let whole = spans.iter().any(|span| span.reaped_ns == Some(*end) && *begin <= end - 1_000 + 2);
         assert!(whole || track.starts_with("class"), "{track} {name} {begin} {end}");
     }
+
     let most = counters.iter().filter(|(track, ..)| track.starts_with("disk")).map(|(_, _, value)| *value).max();
     assert!(most.is_some_and(|most| (10..=11).contains(&most)), "{most:?}");
     assert!(counters.iter().all(|(_, _, value)| *value >= 0));

@@ -23,6 +23,7 @@ fn short(span: &Span) -> String {
         Op::Discard => "D",
         Op::Allocate => "?",
     };
+
     let mut text = format!("{op} {}+{}", span.offset_bytes / 512, span.len_bytes / 512);
     let stations = [("Q", span.queued_ns), ("D", span.submitted_ns), ("C", span.completed_ns)];
     if span.is_split {
