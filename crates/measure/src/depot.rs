@@ -1,13 +1,13 @@
 //! Stores any result or recording in a depot.
 //!
-//! **Why.** A fleet's files are of every kind; one command takes them all, as [`crate::report_page`] does.
+//! **Why.** A fleet produces files of every kind; one command takes them all, as [`crate::report_page`] does.
 //!
 //! **How.** A file is recognised by its content. Traces, recordings of `stat` and results go to the tables of
-//! [`plimsoll_observe::depot`]. Its files there have the name of its content: of the beginning of what may still grow
-//! (traces, with the files of all CPUs; recordings, with their first time), of all of a result.
+//! [`plimsoll_observe::depot`]. The names of the files there are hashes of the content: of its beginning if the file
+//! may still grow (traces, with the files of all CPUs; recordings, with their first time), of all of a result.
 //!
-//! **Limits.** What `stat --from` unpacks (tar, gzip) has to be unpacked first. A trace that grew from less than
-//! [`TRACE_NAMED_BY_BYTES`], or a recording from less than [`STAT_NAMED_BY_BYTES`], has another name than before.
+//! **Limits.** Archives that `stat --from` unpacks (tar, gzip) have to be unpacked first. A trace that grew from less
+//! than [`TRACE_NAMED_BY_BYTES`], or a recording from less than [`STAT_NAMED_BY_BYTES`], gets another name than before.
 //!
 //! **Example.**
 //! ```no_run
@@ -37,34 +37,34 @@ use crate::report_page::{ReadError, Sorted, sort};
 use crate::tune;
 use crate::tune::record::Record;
 
-/// Bytes of a trace that name it. Two simulated traces of one load may begin alike for long.
+/// First bytes of a trace that determine its name. Two simulated traces of one load may have a long common beginning.
 pub const TRACE_NAMED_BY_BYTES: u64 = 1 << 20;
 
-/// Bytes of a recording of disks that name it, with its first time, which may come later.
+/// First bytes of a recording of disks that determine its name, together with its first time, which may come later.
 pub const STAT_NAMED_BY_BYTES: u64 = 4096;
 
-/// What the files do not say, and what to store.
+/// The origin of the files, where they do not state it, and what to store.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The host, whatever the file says; `None`: as it says.
+    /// The host, whatever the file says; `None`: the file's own.
     pub host: Option<String>,
-    /// The unix time in ns at which traces begin, and of results; `None`: as they say.
+    /// The unix time in ns of results and of the begin of traces; `None`: the files' own.
     pub at_unix_ns: Option<i64>,
-    /// Whether to store histograms of traces, and no spans.
+    /// Whether to store only the histograms of traces, without spans.
     pub no_spans: bool,
     /// Whether the depot has a directory for each hour.
     pub by_hour: bool,
 }
 
-/// What was stored of a file.
+/// The outcome of storing one file.
 #[derive(Clone, Debug)]
 pub struct Stored {
     pub files: Vec<Written>,
-    /// Sentences on what could not be read.
+    /// Sentences on the parts that could not be read.
     pub notes: Vec<String>,
 }
 
-/// Why a file was not stored: a sentence with its name.
+/// Why a file was not stored: a sentence with the file's name.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error(transparent)]
@@ -78,7 +78,7 @@ pub enum StoreError {
 /// Reads a time such as `2026-03-14T12:00:00Z`. Returns its unix time in ns.
 ///
 /// # Errors
-/// A sentence that says what was expected.
+/// A sentence that states the expected form.
 pub fn parse_time(text: &str) -> Result<i64, String> {
     let time = text.parse::<jiff::Timestamp>().ok().and_then(|time| i64::try_from(time.as_nanosecond()).ok());
     time.ok_or_else(|| format!("--at {text}: expected a time with its zone, such as 2026-03-14T12:00:00Z"))
@@ -87,10 +87,11 @@ pub fn parse_time(text: &str) -> Result<i64, String> {
 /// Stores the file at `path` in the depot at `root`. `watch` judges the disks of a recording.
 ///
 /// # Errors
-/// [`StoreError`]. What an earlier storing of the file left stays as it was.
+/// [`StoreError`]. Files in the depot from an earlier call stay as they are.
 pub fn store(root: &Root, path: &Path, options: &Options, watch: &mut Watch) -> Result<Stored, StoreError> {
     let file = path.display().to_string();
     let of = Source { root, path, options };
+
     // blktrace's NAME stands for the files NAME.blktrace.0, .1...
     let files = trace::files_of(path);
     let stored = match sort(files.first().map_or(path, PathBuf::as_path))? {
@@ -104,8 +105,9 @@ pub fn store(root: &Root, path: &Path, options: &Options, watch: &mut Watch) -> 
         },
         Sorted::Other(bytes) => of.disks(&bytes, watch),
     };
+
     stored.map_err(|why| match why {
-        // Some readers have already added the file with the line.
+        // Some readers have already put the file and the line into the reason.
         Why::Content(reason) => {
             let reason = reason.strip_prefix(&format!("{file}: ")).unwrap_or(&reason).to_owned();
             StoreError::Content { file, reason }
@@ -160,7 +162,7 @@ impl Source<'_> {
         if self.options.at_unix_ns.is_some() {
             return Err(Why::Content("a recording of disks says itself when it was: leave --at out".to_owned()));
         }
-        // A recording begins with what the host is, in many bytes where it has many disks.
+        // A recording begins with a description of the host, which is long if the host has many disks.
         let first_ms = recorded.intervals.iter().find_map(|interval| interval.end_unix_ms).unwrap_or(0);
         let begin = bytes.get(..STAT_NAMED_BY_BYTES as usize).unwrap_or(bytes);
         let place =
@@ -176,7 +178,7 @@ impl Source<'_> {
         Ok(Stored { files: depot::figures::store(&place, at_us, &found.figures)?, notes: Vec::new() })
     }
 
-    /// Returns the place of the file, which is named after these bytes of it.
+    /// Returns the place of the file in the depot; these bytes of the file determine its name.
     fn place(&self, kind: &'static str, named_by: &[u8], said: Option<&str>) -> Result<Place, DepotError> {
         let what = if kind == "stat" { "recording" } else { kind };
         let host = self.options.host.as_deref().or(said).ok_or(DepotError::NoHost { what })?;
@@ -186,7 +188,7 @@ impl Source<'_> {
     }
 }
 
-/// Reads the beginning of the file at `path`.
+/// Reads at most `len_bytes` from the beginning of the file at `path`.
 fn begin(path: &Path, len_bytes: u64) -> Result<Vec<u8>, Why> {
     let mut begin = Vec::new();
     let read = File::open(path).and_then(|file| file.take(len_bytes).read_to_end(&mut begin));

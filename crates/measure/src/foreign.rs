@@ -1,15 +1,15 @@
 //! Measures the part of a device's traffic that other programs caused during a measurement.
 //!
-//! **Why.** A figure measured beside a backup is that of a disk with a backup, and the samples do not show it.
+//! **Why.** A figure measured beside a backup is that of a disk with a backup, and the samples do not show the backup.
 //!
-//! **How.** The kernel counts what a device moves. Direct I/O reaches the device unchanged, so bytes moved beyond those
-//! that this program asked for came from elsewhere. Reads and writes are compared separately, so that a lack of one
+//! **How.** The kernel counts what a device moves. Direct I/O reaches the device unchanged, so other programs caused
+//! the bytes beyond those that this program asked for. Reads and writes are compared separately, so that a lack of one
 //! does not hide an excess of the other.
 //!
 //! **Limits.** File system writes about our files (journal, times) count as foreign. Requests that end while the
-//! counters are read may count on one side only, so intervals should be long against a request. Devices that move more
-//! than asked by design (parity, copies: give the number of the array, not of a member), that compress, or whose
-//! counters stand still (some multipath devices) cannot be judged.
+//! counters are read may count on one side only, so an interval should be much longer than a request. Devices that move
+//! more than asked by design (parity, copies: give the number of the array, not of a member), that compress, or whose
+//! counters do not change (some multipath devices) cannot be judged.
 //!
 //! **Example.** A disk read 1.2 GB while this program asked for 1 GB: 200 MB are foreign, 16.7 %.
 
@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use plimsoll::sys::diskstats::{self, Counters};
 use plimsoll_figures::verdict::FLAT_SPREAD;
 
-/// Part of other programs' I/O, in percent, above which a figure is doubtful and a verdict on rates cannot stand: by as
-/// much two rates may differ and still count as the same.
+/// Part of other programs' I/O, in percent, above which a figure is doubtful and a verdict on rates cannot stand: the
+/// largest difference at which two rates still count as the same.
 pub(crate) const FOREIGN_DOUBT_PCT: f64 = 100.0 * FLAT_SPREAD;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,9 +50,9 @@ impl ForeignMeter {
         self.before = self.read();
     }
 
-    /// Ends the interval, in which this program read and wrote the given bytes; without the bytes written, no write counts
-    /// as foreign. Returns `None` if the kernel has no counters, the device moved nothing although it was asked to, or no
-    /// interval was begun.
+    /// Ends the interval, in which this program read and wrote the given bytes; if the bytes written are `None`, no
+    /// write counts as foreign. Returns `None` if the kernel has no counters, if the device moved nothing although this
+    /// program asked it to, or if no interval was begun.
     pub(crate) fn end(&mut self, own_bytes_read: u64, own_bytes_written: Option<u64>) -> Option<ForeignShare> {
         let moved = self.read()?.since(&self.before.take()?)?;
         let moved_bytes = moved.read_bytes().saturating_add(moved.write_bytes());
@@ -91,7 +91,7 @@ mod tests {
             (2400, 0, 1_024_000, 0, Some((100.0 / 6.0, 204_800))),
             (0, 1000, 0, 0, Some((100.0, 512_000))),
             (1000, 1000, 512_000, 256_000, Some((25.0, 256_000))),
-            // Fewer reads than asked (a cache below) do not offset foreign writes.
+            // Fewer reads than asked (a cache below serves them) do not offset foreign writes.
             (100, 100, 1_024_000, 0, Some((50.0, 51_200))),
             (10, 0, 1_024_000, 0, Some((0.0, 0))),
             (0, 0, 0, 0, Some((0.0, 0))),

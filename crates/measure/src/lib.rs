@@ -2,10 +2,10 @@
 //!
 //! **Why.** Commands run on terminals and in tests; the measurements behind them need neither.
 //!
-//! **How.** [`load`] puts loads on a disk; [`mod@test`], [`experiment`] and [`demo`] choose them, and [`report`]
+//! **How.** [`load`] puts loads on a disk; [`mod@test`], [`experiment`] and [`demo`] choose the loads, and [`report`]
 //! presents the results. [`tune`] measures what a disk can do, [`instance`] what a machine can do, [`sim`] runs
-//! simulated worlds. [`compare`] sets results against each other, [`report_page`] makes one page of any of them,
-//! `depot` (feature `parquet`) stores any of them.
+//! simulated worlds. [`compare`] compares results, [`report_page`] makes one page of any of them, `depot` (feature
+//! `parquet`) stores any of them.
 //!
 //! **Limits.** Observation without load is in `plimsoll-observe`, which never depends on this crate.
 //!
@@ -35,7 +35,7 @@ use std::path::PathBuf;
 pub use plimsoll_load as load;
 pub use plimsoll_load::compressibility;
 
-/// Joins items with equal keys, in the order of their first.
+/// Groups items with equal keys, in the order of the first item of each key.
 pub(crate) fn by_key<K: PartialEq, V>(items: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
     let mut groups: Vec<(K, Vec<V>)> = Vec::new();
     for (key, value) in items {

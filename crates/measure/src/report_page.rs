@@ -1,12 +1,12 @@
 //! `plimsoll report`: makes one page from any results.
 //!
-//! **Why.** Result files are read long after they were made, several beside each other, by people who have neither the
-//! disk nor the command line that made them.
+//! **Why.** Result files are read long after the runs, several beside each other, by people who have neither the disk
+//! nor the command line.
 //!
 //! **How.** [`read`] recognises a file by its content, and passes it to the functions that make the sections of the
-//! writing command's own `--page`, so there is one rendering of each result. [`page()`] puts them into one HTML page, a
-//! part for each file, below a table of the files and their kinds. Several sweeps have a part together, in which their
-//! curves stand in one picture.
+//! writing command's own `--page`, so each result has one rendering. [`page()`] combines the sections into one HTML
+//! page, a part for each file, below a table of the files and their kinds. Several sweeps share a part, with their
+//! curves in one picture.
 //!
 //! | file | recognised by |
 //! |---|---|
@@ -56,8 +56,8 @@ use crate::experiment::sweep::SweepReport;
 use crate::tune;
 use crate::tune::record::Record;
 
-/// Largest file that is read whole, in bytes: the recording of `stat --record` of ten devices each second in two
-/// days. Parsing takes several times as much memory.
+/// Largest file that is read whole, in bytes: a two-day recording of `stat --record` of ten devices each second.
+/// Parsing takes several times as much memory.
 pub const FILE_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -108,9 +108,9 @@ pub struct Shown {
     pub file: String,
     pub kind: Kind,
     pub part: Part,
-    /// Sentences on what could not be read.
+    /// Sentences on the parts that could not be read.
     pub notes: Vec<String>,
-    /// The result, if it is a sweep: its curves stand beside those of others.
+    /// The result, if it is a sweep: its curves are drawn together with those of others.
     sweep: Option<SweepReport>,
 }
 
@@ -129,7 +129,7 @@ const EXPECTED: &str = "expected JSON that `plimsoll tune`, `test`, `compare` or
                         a card of a machine, a trace, a recording of `plimsoll stat`, samples of /proc/diskstats, or \
                         output of iostat";
 
-/// The contents of a file: title, sections, and what could not be read.
+/// The contents of a file: title, sections, and notes on unreadable parts.
 struct Content {
     kind: Kind,
     title: String,
@@ -144,7 +144,7 @@ impl Content {
     }
 }
 
-/// Reads the file at `path`, whichever kind of result it is.
+/// Reads the file at `path`, a result of any kind.
 pub fn read(path: &Path) -> Result<Shown, ReadError> {
     let file = path.display().to_string();
     let found = match sort(path)? {
@@ -161,19 +161,19 @@ pub fn read(path: &Path) -> Result<Shown, ReadError> {
     Ok(Shown { file, kind, part: Part { title, sections }, notes, sweep })
 }
 
-/// A file by its first look.
+/// A file, sorted by its first bytes or lines.
 pub(crate) enum Sorted {
-    /// A trace by its first bytes or lines, or binary, which is nothing else that is known.
+    /// A trace by its first bytes or lines, or any other binary file.
     Trace,
     /// A record of `tune`.
     Record(String),
     /// JSON other than iostat's.
     Json(String, Value),
-    /// Activity of disks, or nothing that is known.
+    /// Activity of disks, or a file of unknown kind.
     Other(Vec<u8>),
 }
 
-/// Reads the file at `path`, unless it is a trace, as far as its kind shows.
+/// Reads the file at `path`, unless it is a trace, until its kind is known.
 pub(crate) fn sort(path: &Path) -> Result<Sorted, ReadError> {
     let file = path.display().to_string();
     let mut input = open(path)?;
@@ -224,8 +224,8 @@ fn open(path: &Path) -> Result<File, ReadError> {
     Ok(input)
 }
 
-/// Reads the rest of a file after `bytes`. If the file reports a size that is too large, refuses without reading; a
-/// device or a pipe reports none, so counts while reading.
+/// Reads the rest of a file after `bytes`. If the file reports a size that is too large, refuses it without reading. A
+/// device or a pipe reports no size, so its bytes are counted while reading.
 fn rest(input: File, mut bytes: Vec<u8>, path: &Path) -> Result<Vec<u8>, ReadError> {
     let file = path.display();
     let failed = |error| ReadError::Io { file: file.to_string(), error };
@@ -246,7 +246,7 @@ fn rest(input: File, mut bytes: Vec<u8>, path: &Path) -> Result<Vec<u8>, ReadErr
     )))
 }
 
-/// Returns the sentence with the file in front. Some readers have already added it with the line.
+/// Returns the sentence with the file in front. Some readers have already put the file and the line there.
 fn with_file(file: &str, reason: String) -> String {
     if reason.starts_with(&format!("{file}:")) { reason } else { format!("{file}: {reason}") }
 }
@@ -265,14 +265,15 @@ fn of_record(file: &str, text: &str) -> Result<Content, String> {
     Ok(Content::new(Kind::TuneRecord, title, sections))
 }
 
-/// Returns whether the text begins like iostat's JSON: with the key `sysstat`, whatever the white space.
+/// Returns whether the text begins like iostat's JSON: with the key `sysstat`, after any white space.
 fn is_iostat_json(text: &str) -> bool {
     let begin = text.trim_start_matches('\u{feff}').trim_start();
     let map = begin.strip_prefix('[').map_or(begin, str::trim_start).strip_prefix('{');
     map.is_some_and(|keys| keys.trim_start().starts_with("\"sysstat\""))
 }
 
-/// Returns the page: a part for each result, below a table of them if there are several, and the curves of several sweeps.
+/// Returns the page: a part for each result, below a table of the results if there are several, and the curves of
+/// several sweeps.
 pub fn page(title: &str, results: &[Shown]) -> String {
     let with_notes = |result: &Shown| {
         let mut part = result.part.clone();

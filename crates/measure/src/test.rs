@@ -2,17 +2,18 @@
 //!
 //! **Why.** Storage engineers test schedulers with io_tester. The same files run here.
 //!
-//! **How.** [`TestOptions`] hold checked flags and parsed files. [`run`] creates the classes, creates (or opens) the
+//! **How.** [`TestOptions`] has checked flags and parsed files. [`run`] creates the classes, creates (or opens) the
 //! files, runs the jobs with [`crate::load`], and removes the files it created. In a directory each job gets its own
 //! file on each shard; a named file or device is shared by all jobs and shards, from the job's offset over its
-//! `data_size` (or to the end), with sequential jobs starting at the shard's part of it. Jobs of fio's files have fio's
-//! rules: each names its own files, those of the same name are shared, and all jobs begin at the begin of their region.
+//! `data_size` (or to the end), with sequential jobs starting at the shard's part of it. Jobs of fio's files follow
+//! fio's rules: each names its own files, files of the same name are shared, and all jobs begin at the begin of their
+//! region.
 //!
 //! Jobs of one stage run together, and stages one after another, each for the whole duration; their measurements make
 //! one result. All files are created before the first stage. Failed requests are counted with their job, and the
 //! others continue.
 //!
-//! **Limits.** Named files are read only, unless `overwrite`; devices, unless `destructive`. A device that jobs write
+//! **Limits.** Named files are only read, unless `overwrite`; devices, unless `destructive`. A device that jobs write
 //! to is claimed for the whole run; if it is mounted or otherwise in use, it is refused. `max_write_bytes` covers
 //! everything: files that would exceed it are refused, and writers end when it is used up. Jobs that verify know only
 //! their own writes: on a named file such a job must be the only writer of its stage, on one shard.
@@ -65,7 +66,7 @@ const INTERVAL_NS: u64 = 100_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Storage {
-    /// A directory: files are created in it, and removed.
+    /// A directory in which files are created and removed.
     Directory(PathBuf),
     /// An existing file, used as it is.
     File(PathBuf),
@@ -77,7 +78,7 @@ impl Storage {
     /// Returns the kind of storage at `path`.
     ///
     /// # Errors
-    /// [`TestError::Storage`] if it does not exist or is something else.
+    /// [`TestError::Storage`] if the path does not exist or is something else.
     pub fn of(path: &Path) -> Result<Storage, TestError> {
         let bad = |reason: String| TestError::Storage { path: path.display().to_string(), reason };
         let meta = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?;
@@ -112,13 +113,13 @@ pub struct TestOptions {
     pub destructive: bool,
     pub keep_files: bool,
     pub shards: u16,
-    /// The disk as it is scheduled.
+    /// The disk with its scheduling.
     pub disk: DiskSetup,
     /// Disks of jobs that have a storage of their own.
     pub other_disks: Vec<OtherDisk>,
     /// Backend; `None` selects the best available.
     pub backend: Option<BackendKind>,
-    /// Nanoseconds that the jobs run before anything counts.
+    /// Nanoseconds that the jobs run before the measured window.
     pub warmup_ns: u64,
     /// Length of the measured window of each stage in nanoseconds.
     pub duration_ns: u64,
@@ -126,7 +127,7 @@ pub struct TestOptions {
     pub max_write_bytes: Option<u64>,
     /// Seed of positions, gaps and data.
     pub seed: u64,
-    /// Scratch files of earlier runs, to be used again; `None`: each run has its own.
+    /// Scratch files of earlier runs, for reuse; `None`: each run has its own.
     pub reused_files: Option<ReusedFiles>,
 }
 
@@ -155,7 +156,7 @@ impl TestOptions {
 }
 
 impl TestOptions {
-    /// Returns where a job works, and the number of its disk.
+    /// Returns the storage of a job, and the number of its disk.
     fn place_of(&self, job: &Job) -> Result<(Storage, u16), TestError> {
         let Some(own) = &job.storage else { return Ok((self.storage.clone(), 0)) };
         let disk = self.other_disks.iter().zip(1..).find(|(disk, _)| disk.storages.contains(&own.path));
@@ -238,7 +239,7 @@ pub enum TestError {
 
 #[derive(Clone, Debug)]
 pub struct TestResult {
-    /// The run; of several stages, all of them one after another.
+    /// The run; several stages are appended one after another.
     pub run: RunResult,
     pub jobs: Vec<TestJob>,
     pub interrupted: bool,
@@ -345,7 +346,7 @@ fn run_stage(
     crate::load::run_watched(&plan, watch, control)
 }
 
-/// Appends the results of stage `next`, which has other jobs, to those of the stages before.
+/// Appends the results of stage `next`, which has other jobs, to those of earlier stages.
 fn append_stage(all: &mut RunResult, next: RunResult) {
     for (mine, theirs) in all.shards.iter_mut().zip(next.shards) {
         mine.cpu_ns += theirs.cpu_ns;
@@ -382,7 +383,7 @@ fn class_name(job: &Job) -> &str {
     }
 }
 
-/// Limits classes to the bandwidths that their jobs ask for; of several jobs in a class, the lowest applies.
+/// Limits classes to the bandwidths of their jobs; of several jobs in a class, the lowest applies.
 fn limit_classes(jobs: &[Job], classes: &Classes) -> Result<(), ClassError> {
     for job in jobs {
         let Some(limit_bytes_per_s) = job.bandwidth_limit_bytes_per_s else { continue };

@@ -4,8 +4,8 @@
 //! noticing, the backend should be told.
 //!
 //! **How.** Each run is compared with the first run of the base, condition by condition; a condition that differs is
-//! named once, with its values by file. Jobs that some sides lack, jobs with failed requests and interrupted runs are
-//! named too.
+//! reported once, with its values by file. So are jobs that some sides lack, jobs with failed requests and interrupted
+//! runs.
 //!
 //! **Limits.** Versions of this program are no condition: comparing two versions is a purpose of a comparison. A
 //! condition that a file lacks is not compared.

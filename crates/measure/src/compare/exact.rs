@@ -2,8 +2,8 @@
 //!
 //! **Why.** A change of the scheduler shows first in the scenarios, and exactly: it needs no statistical test.
 //!
-//! **How.** Scenarios are matched by name, seed and changes; figures by name. A figure's target tells which way is
-//! good: below an upper bound, above a lower one. The figure is *worse* if it moves the other way by more than the
+//! **How.** Scenarios are matched by name, seed and changes; figures by name. A figure's target defines the good
+//! direction: below an upper bound, above a lower one. The figure is *worse* if it moves the other way by more than the
 //! threshold, or no longer meets its target. A difference without a one-sided target, or within the threshold, is
 //! *changed*.
 //!

@@ -3,12 +3,13 @@
 //! **Why.** A comparison reads only part of a result, so results of older and newer versions can be compared as long as
 //! these keys keep their meaning.
 //!
-//! **How.** What a file is, its lists say: `jobs` of a test, `points` of a sweep, `rows` of a matrix, `trials` of a
-//! search for a rate, `runs` of `sim run`, and with a `finding` those of a load once and twice. A point of a sweep, a
-//! row of a matrix or a dual run is compared as a job is, and named by its settings. Other descriptions of a result or a
-//! job are flattened to names and values; a warning names those that differ.
+//! **How.** The lists of a file identify its kind: `jobs` of a test, `points` of a sweep, `rows` of a matrix, `trials`
+//! of a search for a rate, `runs` of `sim run`, or with a `finding` those of a load once and twice. A point of a sweep,
+//! a row of a matrix and a dual run are compared like jobs, and named by their settings. Other descriptions of a result
+//! or a job are flattened to names and values; a warning lists those that differ.
 //!
-//! **Limits.** Newer schemas are refused, and so is a test without intervals, and a sweep of before its points had any.
+//! **Limits.** Newer schemas are refused, and so are tests without intervals, and sweeps from before points had
+//! intervals.
 //!
 //! **Example.** The keys of a test that are read: `{"schema": 1, "backend": "uring", "jobs": [{"name": "reads",
 //! "intervals": [{"length_s": 1, "requests": 1000, "bytes": 4096000, "latency_mean_us": 99.5}], "histogram": [[101376,
@@ -29,12 +30,13 @@ use crate::report;
 use crate::sim::report::{self as sim_report, RunForm, sweep_text};
 use crate::sim::result::Measured;
 
-/// Most intervals of a job. More are merged: they would add no information.
+/// Most intervals of a job. More are merged, because they would add no information.
 const INTERVALS_MAX: usize = 1000;
 
 /// Keys of a test that describe its conditions.
 const CONDITIONS: [&str; 6] = ["backend", "shards", "seed", "duration_s", "warmup_s", "machine"];
-/// Keys of a test's `place` that describe its conditions: other directories of one disk are no other disk.
+/// Keys of a test's `place` that describe its conditions. The directory is not one: another directory is on the same
+/// disk.
 const PLACE_CONDITIONS: [&str; 2] = ["host", "disk"];
 /// Keys of a job that describe its work.
 const JOB_CONDITIONS: [&str; 5] = ["class", "shares", "kind", "request_bytes", "job"];
@@ -130,7 +132,7 @@ pub(super) struct Interval {
     pub length_s: f64,
     pub requests: u64,
     pub bytes: u64,
-    /// Mean latency; `None` without requests.
+    /// Mean latency; `None` if no request completed.
     pub latency_mean_us: Option<f64>,
 }
 
@@ -272,12 +274,14 @@ fn experiment(path: &str, value: &Value, points: impl Iterator<Item = (String, P
             let intervals: Vec<Interval> = round.intervals.iter().map(of).collect();
             Series { intervals: whole_intervals(&intervals), histogram: round.histogram.into() }
         };
+
         let rounds: Vec<Series> = point.rounds.into_iter().map(series).collect();
         if rounds.is_empty() || rounds.iter().any(|round| round.intervals.is_empty()) {
             return Err(CompareError::NoIntervals { path: path.to_owned(), job: name });
         }
         Ok(Job { name, conditions: Conditions::new(), errors: point.errors, rounds })
     };
+
     Ok(Run::new(path, value, Content::Test(points.map(job).collect::<Result<_, _>>()?)))
 }
 

@@ -1,24 +1,23 @@
 //! Compares results: which figures differ by more than chance explains, and how much.
 //!
 //! # Why
-//! Two runs of one load never give the same figures, and the eye sees a winner in any pair. A change of the disk, the
-//! kernel or the scheduler is better or worse only with evidence; a script that guards a release must not raise false
-//! alarms.
+//! Two runs of one load never give the same figures, so in any pair one looks better. A change of the disk, the kernel
+//! or the scheduler is better or worse only with evidence; a script that guards a release must not raise false alarms.
 //!
 //! # How it works
-//! A *side* is one result or several of the same setup; the first side is the base, each other is compared with it,
-//! job by job. Throughput, IOPS and mean latency come from the intervals of the jobs, by Welch's test with as many
-//! samples as the intervals are worth (`stats`); percentiles come from the histograms, by resampling (`percentiles`).
-//! The p values of all comparisons are adjusted together by Hochberg's method. *Better* or *worse* requires a p below
-//! [`ALPHA`] and a change above the threshold; *same* requires the whole 95 % interval within the threshold; all else
-//! is *open*. Figures of simulations are exact (`exact`): any difference is real. A point of a sweep and a row of a matrix
-//! are compared as jobs are, its rounds as runs; of a search for a rate, its ends (`searches`). [`Overall`] says what all
-//! jobs or points say together.
+//! A *side* is one result or several of the same setup; the first side is the base, and each other side is compared
+//! with it, job by job. Throughput, IOPS and mean latency come from the intervals of the jobs, by Welch's test with the
+//! effective number of samples of the intervals (`stats`); percentiles come from the histograms, by resampling
+//! (`percentiles`). The p values of all comparisons are adjusted together by Hochberg's method. *Better* or *worse*
+//! requires a p below [`ALPHA`] and a change above the threshold; *same* requires the whole 95 % interval within the
+//! threshold; all else is *open*. Figures of simulations are exact (`exact`): any difference is real. A point of a
+//! sweep and a row of a matrix are compared like jobs, its rounds like runs; of a search for a rate, the two ends are
+//! compared (`searches`). [`Overall`] is the verdict on all jobs or points together.
 //!
 //! # Limits
 //! * Differences between runs (another place on the disk, another moment of the cloud) show only over several runs of a
 //!   side; two show them roughly, five well.
-//! * With one run a side, any cause of a difference between the two runs is compared. Warnings name options, backend,
+//! * With one run a side, any cause of a difference between the two runs counts. Warnings name options, backend,
 //!   shards, seed and machine if they differ.
 //! * A few intervals that resemble their neighbours are worth little: docs/formats.md has the rates of false alarms and
 //!   of changes found.
@@ -65,7 +64,7 @@ const SIDES_MAX: usize = 26;
 pub struct CompareOptions {
     /// Largest change in per cent that does not count, however certain. At least 0.
     pub threshold_pct: f64,
-    /// Seed of the resampling of percentiles, any number. The same seed gives the same result.
+    /// Seed of the resampling of percentiles. The same seed gives the same result.
     pub seed: u64,
 }
 
@@ -179,11 +178,11 @@ pub struct Comparison {
     pub change_high_pct: Option<f64>,
     /// Probability of such a difference by chance; `None` for exact figures, and with too few samples.
     pub p: Option<f64>,
-    /// The same, adjusted for all comparisons of the report together.
+    /// `p`, adjusted for all comparisons of the report together.
     pub p_together: Option<f64>,
-    /// Independent samples that the base's data is worth: intervals, or requests for percentiles.
+    /// Effective number of independent samples in the base's data: intervals, or requests for percentiles.
     pub base_effective_count: Option<f64>,
-    /// Independent samples that the other side's data is worth.
+    /// Effective number of independent samples in the other side's data.
     pub other_effective_count: Option<f64>,
     pub verdict: Verdict,
 }
@@ -195,7 +194,7 @@ pub struct Side {
     pub files: Vec<String>,
     /// Versions of the program that made the files.
     pub versions: Vec<String>,
-    /// Verdicts on the curves of its sweeps, without repetitions.
+    /// Verdicts on the curves of the side's sweeps, without repetitions.
     #[serde(default)]
     pub curves: Vec<String>,
 }
@@ -205,7 +204,7 @@ pub struct Side {
 pub struct JobVerdict {
     pub job: String,
     pub side: char,
-    /// Letter of the side that is better in some figure and worse in none; `None` without evidence.
+    /// Letter of the side that is better in at least one figure and worse in none; `None` without evidence.
     pub winner: Option<char>,
 }
 
@@ -213,7 +212,7 @@ pub struct JobVerdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overall {
     pub side: char,
-    /// Letter of the side that is better in some job and worse in none; `None` without evidence.
+    /// Letter of the side that is better in at least one job and worse in none; `None` without evidence.
     pub winner: Option<char>,
     /// Jobs in which the other side is better.
     pub better: usize,

@@ -1,6 +1,6 @@
 //! A comparison for programs: JSON and CSV.
 //!
-//! **Why.** Scripts decide by the exit code, and print the figures.
+//! **Why.** Scripts decide by the exit code and print the figures.
 //!
 //! **How.** JSON is [`CompareReport`] itself; CSV has a line for each comparison.
 //!

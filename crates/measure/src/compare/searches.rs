@@ -1,12 +1,12 @@
 //! Compares searches for a rate: the highest rate that keeps a bound lies between one that passed and one that failed.
 //!
-//! **Why.** The two ends are an interval of the rate by themselves, and a search has repeated both.
+//! **Why.** The two ends are already an interval of the rate, and a search has repeated both.
 //!
 //! **How.** Over the runs of a side, the ends are the lowest rate that passed and the highest that failed. The change
 //! lies between the other's lower end over the base's upper one and the reverse. It is *better* or *worse* if the whole
 //! interval and more than the threshold lie on one side, *same* if it is within the threshold, else *open*.
 //!
-//! **Limits.** A search that is not confirmed, or found no end, decides nothing.
+//! **Limits.** A search that is not confirmed, or that found no end, decides nothing.
 //!
 //! **Example.** 1000 passed and 1020 failed, against 1100 and 1120: the change is +7.8 to +12 %.
 

@@ -1,4 +1,4 @@
-//! Synthetic results with known differences: how often a comparison raises a false alarm, and finds a real change.
+//! Compares synthetic results with known differences: counts false alarms and the real changes that are found.
 
 use plimsoll::core::Histogram;
 use plimsoll_sim::dist::{LogNormal, normal, uniform};
@@ -25,7 +25,7 @@ struct Noise {
     intervals: usize,
     noise_pct: f64,
     rho: f64,
-    /// Part of the requests that a stalling disk makes ten times slower; the part varies between intervals.
+    /// Part of the requests that a disk delays tenfold when it stalls; the part varies between intervals.
     stalls: f64,
 }
 
@@ -347,7 +347,7 @@ fn sweep(backend: &str, points: &[Value], sentence: &str) -> Value {
 
 #[test]
 fn curves_are_compared_point_by_point() {
-    // The published curves of two builds: the old one holds four requests in the disk, whatever is offered.
+    // The published curves of two builds: the old one keeps at most four requests in the disk, whatever the load.
     let curve = |rates: [u64; 5]| [1, 2, 4, 8, 16].into_iter().zip(rates).map(|(n, iops)| point(n, iops)).collect();
     let (old, new): (Vec<Value>, Vec<Value>) =
         (curve([2040, 4080, 8188, 8188, 8188]), curve([2040, 4080, 8188, 11_900, 13_617]));

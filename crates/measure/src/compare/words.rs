@@ -2,7 +2,7 @@
 //!
 //! **Why.** The terminal and the page show the same texts.
 //!
-//! **How.** Makes texts of each part of a [`CompareReport`], and the [`Section`]s of its page.
+//! **How.** Formats each part of a [`CompareReport`] as text, and makes the [`Section`]s of its page.
 //!
 //! **Limits.** Figures are rounded for people; JSON has them in full.
 //!
@@ -40,7 +40,7 @@ impl CompareReport {
         jobs
     }
 
-    /// Returns in words which side is better in a job.
+    /// Describes which side is better in a job.
     pub fn winner(&self, verdict: &JobVerdict) -> String {
         let JobVerdict { job, side, winner } = verdict;
         let of = |comparison: &&Comparison| comparison.job == *job && comparison.side == *side;
@@ -53,7 +53,7 @@ impl CompareReport {
         }
     }
 
-    /// Returns in words what several jobs or points say together, for each side but the base; nothing of a single one.
+    /// Describes the verdict on several jobs or points together, for each side but the base; empty for a single job.
     pub fn overall_words(&self) -> Vec<String> {
         let several = self.overall.iter().filter(|overall| overall.better + overall.worse + overall.open > 1);
         several
@@ -76,6 +76,7 @@ impl CompareReport {
     pub fn answer(&self) -> Answer {
         let decided = self.jobs.iter().find(|job| job.winner.is_some()).or_else(|| self.jobs.first());
         let Some(job) = decided else { return Answer::new(Mood::Quiet, "there is nothing to compare", "", "") };
+
         let more = match self.jobs.len() {
             1 => String::new(),
             jobs => format!(" in {} (one of {jobs} comparisons)", job.job),
@@ -85,20 +86,23 @@ impl CompareReport {
             Some(_) => Mood::Good,
             None => Mood::Quiet,
         };
+
         let first = self.comparisons.iter().find(|comparison| comparison.job == job.job && comparison.side == job.side);
         let figure = first.map_or_else(String::new, |comparison| {
             let [name, base, other, _, change, interval, ..] = comparison.cells();
             let interval = if interval.is_empty() { interval } else { format!(", 95 % interval {interval} %") };
             format!("{}: {base} and {other}, {}{interval}", name.trim(), change.trim())
         });
+
         let confidence = match self.warnings.len() {
             0 => String::new(),
             count => format!("{count} warning(s) say what lowers it"),
         };
+
         Answer::new(mood, format!("{}{more}", self.winner(job)), figure, confidence)
     }
 
-    /// Returns the meaning of p and the verdicts.
+    /// Explains p and the verdicts.
     pub fn rule(&self) -> String {
         if self.comparisons.iter().all(|comparison| comparison.metric == "rate") {
             return format!(
@@ -137,7 +141,7 @@ impl CompareReport {
 }
 
 impl Side {
-    /// Returns the side's letter, files, versions and what its curves say.
+    /// Returns the side's letter, files, versions and the verdicts on its curves.
     pub fn line(&self) -> String {
         let role = if self.side == 'A' { " (base)" } else { "" };
         let versions = match self.versions.join(", ") {
@@ -155,7 +159,7 @@ impl Comparison {
         let Comparison { metric, base, other, side, change_pct, p, p_together, .. } = self;
 
         let interval = match (self.change_low_pct, self.change_high_pct) {
-            // Figures without p are exact, but for the ends of a search.
+            // Figures without p are exact, except the ends of a search.
             (Some(low), Some(high)) if p.is_none() && low == high => String::new(),
             (Some(low), Some(high)) => format!("{} to {}", signed(low), signed(high)),
             _ => String::new(),

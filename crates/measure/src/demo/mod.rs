@@ -4,14 +4,14 @@
 //!
 //! **How.** The disk is measured first ([`crate::tune`]), briefly. Then come three situations, in turns so that changes
 //! of the disk affect all alike: 4 KiB random reads at a fixed rate (class query) *alone*; the same beside 4 x 32
-//! outstanding 128 KiB requests (compaction reads and writes, repair reads, repair writes) *drained*, with everything
-//! sent as it comes; and the same *scheduled*. The classes and shares are those of Scylla 1.0.
+//! outstanding 128 KiB requests (compaction reads and writes, repair reads, repair writes) *drained*, with every
+//! request sent to the disk at once; and the same *scheduled*. The classes and shares are those of Scylla 1.0.
 //!
-//! Scheduling is as users get it, without settings for the demo: the disk model that `tune --disk-output` writes and
-//! `test --disk` reads ([`TuneReport::disk_model`]), and the default [`DiskConfig`](plimsoll::core::DiskConfig) with
-//! its closed loop. The loop settles in a slice that does not count, and continues in each slice from its last state.
+//! The scheduler has no settings for the demo: the disk model is the one that `tune --disk-output` writes and `test
+//! --disk` reads ([`TuneReport::disk_model`]), and [`DiskConfig`](plimsoll::core::DiskConfig) with its closed loop is
+//! the default. The loop settles in a slice that does not count, and each slice continues from its last state.
 //!
-//! `stage` runs slices, `situation` combines them: every figure is the median of its slices, and the report states
+//! `stage` runs slices and `situation` combines them: every figure is the median of its slices, and the report states
 //! their spread ([`DemoReport::doubts`]).
 //!
 //! **Limits.** Slices are short and the disk may be noisy: the figures are a demonstration, not a measurement. At most
@@ -36,9 +36,9 @@ use situation::Slices;
 use stage::{Stage, Way};
 
 pub const MAX_WRITE_BYTES: u64 = 16 << 30;
-/// Part of those bytes for measuring the disk.
+/// Part of those bytes that may be written to measure the disk.
 const TUNE_WRITE_BYTES: u64 = 4 << 30;
-/// Measured time of each figure, in seconds.
+/// Measured time of each figure of the disk, in seconds.
 const TUNE_PHASE_S: f64 = 1.5;
 /// Scratch data for the measurement, in bytes.
 const TUNE_DATA_BYTES: u64 = 512 << 20;
@@ -107,9 +107,9 @@ pub struct ClassLine {
     pub share_wanted_pct: f64,
     /// Part of the device time that it got over all slices, in per cent.
     pub share_got_pct: f64,
-    /// Latency: each percentile is the median of the slices', the maximum is that of all slices.
+    /// Latency: each percentile is the median of the slices', the maximum is the largest of all slices.
     pub latency: Latency,
-    /// Mean number of its pieces in the device.
+    /// Mean number of the class's pieces in the device.
     pub device_depth: f64,
 }
 
@@ -148,7 +148,7 @@ pub struct Situation {
     pub classes: Vec<ClassLine>,
     /// Bytes a second of all classes, the median over the slices.
     pub throughput_bytes_per_s: f64,
-    /// Range of the slices' p99 of the query, in microseconds.
+    /// Range of the query's p99 over the slices, in microseconds.
     pub query_p99_us: Option<Range>,
     pub slices: Vec<Slice>,
 }
@@ -171,17 +171,17 @@ pub struct DemoReport {
     pub mix_exponent: Option<f64>,
     /// Device time that the closed loop kept in the device at the end of the last scheduled slice, in microseconds.
     pub window_us: Option<f64>,
-    /// Ratio of the disk's rate to its model's, as the closed loop saw it at the end of the last scheduled slice.
+    /// Ratio of the disk's rate to its model's, as the closed loop estimated it at the end of the last scheduled slice.
     pub capacity_scale: Option<f64>,
-    /// What its latency goal costs there, if it kept the disk from the throughput goal.
+    /// Cost of the latency goal, if it kept the closed loop from the throughput goal in that slice.
     pub latency_goal_binds: Option<GoalPrice>,
     /// The three situations; fewer if the demo was stopped early.
     pub situations: Vec<Situation>,
-    /// Ratio of the scheduled query p99 to that alone; `None` if the demo was stopped early.
+    /// Ratio of the query's p99 when scheduled to its p99 alone; `None` if the demo was stopped early.
     pub p99_ratio: Option<f64>,
     /// Ratio of the scheduled throughput to the drained one; `None` if the demo was stopped early.
     pub throughput_ratio: Option<f64>,
-    /// Whether the idle disk's p99 differed so much between slices that `p99_ratio` means little.
+    /// Whether the idle disk's p99 differs too much between slices for `p99_ratio` to mean anything.
     pub idle_is_disturbed: bool,
     /// Reasons to doubt the ratios, a sentence each.
     pub doubts: Vec<String>,
@@ -194,7 +194,7 @@ pub struct DemoReport {
 
 /// Runs the demo.
 ///
-/// If `control` asks for the end, the result so far is returned, marked as interrupted.
+/// If `control` asks for the end, returns the result so far, marked as interrupted.
 ///
 /// # Errors
 /// See [`DemoError`]. No file is left behind.
@@ -208,7 +208,7 @@ pub fn run(options: &DemoOptions, observer: &mut dyn Observer, control: &Control
     show(options, &measure, None, observer, control)
 }
 
-/// Runs the demo on a simulated disk, in virtual time. Ignores the directory and the backend of the options.
+/// Runs the demo on a simulated disk, in virtual time. Ignores the directory and the backend in the options.
 pub fn run_simulated(
     options: &DemoOptions,
     disk: &SimulatedDisk,

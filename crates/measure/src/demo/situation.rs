@@ -1,7 +1,7 @@
 //! Figures of the classes in one situation: medians over its slices.
 //!
 //! **Why.** A disk of a shared machine has bad moments. In a histogram of all slices, the worst slice alone decides the
-//! p99; a bad moment of the idle disk then flatters everything compared with it.
+//! p99; a bad moment of the idle disk then makes every other situation look good.
 //!
 //! **How.** Each slice has its own rates and percentiles; the report has their median over the slices, and their range.
 //! The median of an even number is the mean of the middle two. A class without a request in a slice has a rate of 0
@@ -40,8 +40,8 @@ struct ClassSlice {
 }
 
 impl ClassSlice {
-    /// Combines the class's jobs, which run at the same time. Device time, depth and waits are the class's, the same
-    /// in each.
+    /// Combines the class's jobs, which run at the same time. Device time, depth and waits are kept by class, so each
+    /// job has the same ones.
     fn of(class: &'static str, run: &RunResult) -> Option<ClassSlice> {
         let is_mine = |job: &&JobResult| class_of(&job.name) == class;
         let mut jobs = run.shards.iter().flat_map(|shard| &shard.jobs).filter(is_mine);

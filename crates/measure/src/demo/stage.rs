@@ -28,9 +28,9 @@ const SLICE_MAX_S: f64 = 2.0;
 const SLICE_MIN_S: f64 = 0.05;
 /// Uncounted beginning of each slice, in seconds, in which requests of the slice before complete in the disk.
 const WARMUP_S: f64 = 0.1;
-/// Length of the slice in which the closed loop settles, in slices under load.
+/// Length of the slice in which the closed loop settles, as a multiple of a slice under load.
 const SETTLE_SLICES: f64 = 6.0;
-/// Part of the remaining write bound that slices are planned for: later ones may write faster.
+/// Part of the remaining write bound that slices are planned for, because later ones may write faster.
 const PLANNED_PART: f64 = 0.9;
 const BACKGROUND_BYTES: u32 = 128 << 10;
 /// Outstanding requests of each background job.
@@ -80,19 +80,19 @@ pub(super) struct Stage<'a> {
     ground: Ground,
     data_bytes: u64,
     model: CostModel,
-    /// One topology for each way and for all its slices: each slice starts from the state that the closed loop has
+    /// One topology for each way, used in all its slices: each slice starts from the state that the closed loop has
     /// learnt.
     topologies: [Topology; 3],
     files: [[Arc<SharedFile>; 2]; 3],
     queries_per_s: f64,
     /// Most bytes a second that a slice under load has written so far.
     write_bytes_per_s: f64,
-    /// Slices under load still to come, those for settling included.
+    /// Slices under load still to run, the settling ones included.
     slices_left: f64,
 }
 
 impl<'a> Stage<'a> {
-    /// Creates the file on the disk of the options' directory, or on that of `world`.
+    /// Creates the file on the disk that holds the options' directory, or on the simulated disk of `world`.
     pub(super) fn set_up(
         options: &'a DemoOptions,
         disk: &DiskModel,
@@ -145,7 +145,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Lets the closed loop find its window, in a scheduled slice that does not count.
+    /// Runs a scheduled slice that does not count, so that the closed loop finds its window.
     pub(super) fn settle(&mut self) -> Result<(), DemoError> {
         let seconds = self.loaded_s() * SETTLE_SLICES;
         self.run(Way::Scheduled, seconds)?;
@@ -205,7 +205,7 @@ impl<'a> Stage<'a> {
         jobs
     }
 
-    /// Returns the length of a slice under load with which all remaining ones stay within the write bound.
+    /// Returns the length of a slice under load with which all remaining slices stay within the write bound.
     fn loaded_s(&self) -> f64 {
         let left_bytes = MAX_WRITE_BYTES.saturating_sub(self.control.traffic.written_bytes()) as f64 * PLANNED_PART;
         let fair_s = left_bytes / self.write_bytes_per_s / self.slices_left.max(1.0);
@@ -227,7 +227,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Returns a topology of one shard, the classes, and the disk as users get it.
+/// Returns a topology of one shard with the classes, and the disk with its default scheduling.
 fn topology(way: Way, config: DiskConfig) -> Result<Topology, DemoError> {
     let classes = Classes::new();
     for (name, shares) in CLASSES {

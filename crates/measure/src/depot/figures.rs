@@ -1,10 +1,11 @@
 //! The figures of results, in the long form of a depot.
 //!
-//! **Why.** Each command has a form of its own, made for people who look at one result.
+//! **Why.** The JSON of each command has a form of its own, made for people who look at one result.
 //!
-//! **How.** [`read`] takes the result as [`crate::report_page`] recognises it, through the reader of its own command.
+//! **How.** [`read`] recognises the result like [`crate::report_page`], and uses the reader of the result's own
+//! command.
 //!
-//! **Limits.** Of a test its jobs over all shards, of tune the four figures and the idle latencies.
+//! **Limits.** A test gives the figures of its jobs over all shards, tune the four figures and the idle latencies.
 //!
 //! **Example.** `iops` of the job `reads`, in `1/s`, with the 95 % interval of its intervals.
 
@@ -28,7 +29,7 @@ use crate::report_page::{Kind, sim};
 use crate::sim::report::{RunForm, sweep_text};
 use crate::tune::{TuneReport, Unit};
 
-/// The figures of a result, and what it says of its origin.
+/// The figures of a result, and the host and time that it states.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) host: Option<String>,

@@ -9,7 +9,7 @@ use crate::instance::Card;
 use crate::load::Control;
 use crate::tune::{SimulatedDisk, TuneOptions, measure_simulated};
 
-/// Returns the figures of JSON, each with its interval, and what the result says of host and time.
+/// Returns the figures of JSON, each with its interval, and the host and time that the result states.
 fn found(value: serde_json::Value) -> Found {
     let text = value.to_string();
     read("a.json", &text, &value).unwrap().unwrap()
@@ -102,7 +102,7 @@ fn a_recording_that_grew_has_its_name() {
     assert_eq!(store_seconds(9), (before, 8));
 }
 
-/// A recording of a host with many disks says in its first bytes what they are, each day the same.
+/// A recording of a host with many disks begins with their description, which is the same each day.
 #[test]
 fn recordings_that_begin_alike_have_names_of_their_own() {
     let directory = tempfile::tempdir().unwrap();
@@ -152,7 +152,7 @@ fn the_base_name_of_blktrace_stands_for_its_files() {
     assert!(missing.is_ok(), "any of them stands for all: {missing:?}");
 }
 
-/// A host was asked for first.
+/// The error named the missing host first.
 #[test]
 fn what_is_no_recording_is_refused_as_such_without_a_host_too() {
     let directory = tempfile::tempdir().unwrap();
@@ -166,11 +166,11 @@ fn what_is_no_recording_is_refused_as_such_without_a_host_too() {
     }
 }
 
-/// `blkparse -i sda > sda.txt`: what is longer than a result may be.
+/// Output of `blkparse -i sda > sda.txt`, longer than a result may be.
 const TEXT_TRACE: &str = "8,0 1 1 0.000001 9 Q R 2048 + 8 [db]\n8,0 1 2 0.000002 9 D R 2048 + 8 [db]\n\
                           8,0 1 3 0.000003 0 C R 2048 + 8 [0]\n";
 
-/// It was read to its end, for the sake of the error, and had to fit into memory.
+/// The file was read to its end for the sake of the error, and had to fit into memory.
 #[test]
 fn a_text_trace_is_known_by_its_first_lines() {
     let directory = tempfile::tempdir().unwrap();
@@ -184,7 +184,7 @@ fn a_text_trace_is_known_by_its_first_lines() {
     assert_eq!(what, "trace");
 }
 
-/// It was called no recording.
+/// The error said that the file is no recording.
 #[test]
 fn a_trace_that_cannot_be_read_is_refused_with_the_error_of_the_file() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,15 +1,16 @@
 //! The kernel's counters of the device that holds the storage, over one run.
 //!
 //! **Why.** A point that was measured beside a backup is that of a disk with a backup, and nothing in the point shows
-//! it.
+//! the backup.
 //!
-//! **How.** [`Device::begin`] reads the counters when the run proper begins, files being ready; [`Device::end`] reads
-//! them again and compares them with the bytes that the run asked for, warm-up included. What the device moved beyond
-//! them is foreign. Meanwhile a thread reads them each second, as `iostat 1` does, and keeps the busiest.
+//! **How.** [`Device::begin`] reads the counters when the run proper begins, once files are ready; [`Device::end`]
+//! reads them again and compares them with the bytes that the run asked for, warm-up included. Bytes that the device
+//! moved beyond those are foreign. Meanwhile a thread reads the counters each second, as `iostat 1` does, and keeps the
+//! busiest second.
 //!
 //! **Limits.** The kernel counts each device by itself: the bytes of the run are the partition's, foreign ones those of
-//! the whole disk. What a file system writes on behalf of a job that grows, removes or syncs files (its journal) looks
-//! foreign. Beside such jobs only foreign reads count. Devices without counters (memory, a network, an overlay) are not
+//! the whole disk. File system writes on behalf of a job that grows, removes or syncs files (the journal) look foreign,
+//! so beside such jobs only foreign reads count. Devices without counters (memory, a network, an overlay) are not
 //! judged.
 
 use std::path::Path;
@@ -26,15 +27,15 @@ use super::Situation;
 use crate::foreign::ForeignMeter;
 use crate::load::Traffic;
 
-/// Length of the parts of a run of which the busiest is kept.
+/// Length of the parts into which a run is divided; the busiest part is kept.
 const WINDOW: Duration = Duration::from_secs(1);
 
 pub(super) struct Device {
     pub(super) name: String,
     number: (u32, u32),
-    /// The whole disk, of which `number` may be a partition: others disturb as well.
+    /// Number of the whole disk, because traffic on other partitions disturbs as well.
     disk_number: (u32, u32),
-    /// Whether writes beyond those asked for are other programs'.
+    /// Whether writes beyond those asked for count as other programs'.
     judges_writes: bool,
 }
 
@@ -64,9 +65,10 @@ pub(super) struct Begun {
 /// What the device moved during a run.
 pub(super) struct Counted {
     pub(super) moved: Moved,
-    /// The second with the most requests; a shorter run as a whole.
+    /// The second with the most requests, or the whole run if it is shorter.
     pub(super) busiest: Option<Moved>,
-    /// Part of the bytes that the run did not ask for, in percent; `None` if the device moved none although asked to.
+    /// Part of the bytes that the run did not ask for, in percent; `None` if the device moved none although the run
+    /// asked for some.
     pub(super) foreign_pct: Option<f64>,
 }
 
@@ -74,7 +76,7 @@ impl Device {
     /// Returns the device that holds the storage.
     ///
     /// # Errors
-    /// Why the kernel has no counters for it.
+    /// Why the kernel has no counters for the device.
     pub(super) fn of(situation: &Situation) -> Result<Device, String> {
         if is_in_memory(situation.options.backend) {
             return Err("this backend reaches no device".to_owned());
@@ -134,7 +136,7 @@ fn read((major, minor): (u32, u32)) -> Option<DiskStats> {
     diskstats::of_device(Path::new("/proc"), major, minor).ok()
 }
 
-/// Returns the second in which the device moved most requests, until the sender of `is_over` is dropped.
+/// Returns the second in which the device moved the most requests. Runs until the sender of `is_over` is dropped.
 fn busiest(number: (u32, u32), is_over: &Receiver<()>) -> Option<Moved> {
     let (mut before, mut at) = (read(number)?.counters, Instant::now());
     let mut busiest: Option<Moved> = None;
@@ -143,7 +145,8 @@ fn busiest(number: (u32, u32), is_over: &Receiver<()>) -> Option<Moved> {
         let now = read(number)?.counters;
         let window = Moved { counters: now.since(&before)?, elapsed: at.elapsed() };
         (before, at) = (now, Instant::now());
-        // What is left at the end is no whole second.
+
+        // The remainder at the end is shorter than a second.
         let is_kept = match busiest {
             Some(most) => !ended && window.requests_per_s() > most.requests_per_s(),
             None => true,
@@ -151,6 +154,7 @@ fn busiest(number: (u32, u32), is_over: &Receiver<()>) -> Option<Moved> {
         if is_kept {
             busiest = Some(window);
         }
+
         if ended {
             return busiest;
         }

@@ -1,17 +1,17 @@
 //! Runs the same load once, and then twice at once, on one device.
 //!
 //! **Why.** With one load `iostat` shows a device at 100 % `%util`, as if it were full. Then a second, equal load
-//! comes, and together they get more. `%util` is the time with *anything* in flight; it says nothing about how much
-//! more a device can do that works on many requests at once.
+//! starts, and together they get more. `%util` is the time with *any* request in flight; it does not show how much more
+//! a device can do that works on many requests at once.
 //!
-//! **How.** The job file runs once as it is; then with every job twice, the second under another name and in a class of
+//! **How.** The job file runs once as it is; then with every job twice, the copy under another name and in a class of
 //! its own. Both take turns in at most [`ROUNDS_MAX`](super::ROUNDS_MAX) rounds, which share the duration, so that a
 //! disk that changes meanwhile changes under both. A conclusion stands if both rates are known to `VAGUE_PCT` and
 //! leaving out any one round does not change it.
 //!
-//! The kernel's counters of the device are read before and after each round, and each second meanwhile: [`Iostat`] is
-//! what `iostat -x` would have shown, of all rounds and of the busiest second. Beside it stands the part of the disk's
-//! capacity that was used, by the disk model.
+//! The kernel's counters of the device are read before and after each round, and each second meanwhile: [`Iostat`] has
+//! the columns that `iostat -x` would have shown, over all rounds and for the busiest second. Beside them stands the
+//! part of the disk's capacity that was used, by the disk model.
 //!
 //! **Limits.** The kernel counts the requests of all programs, warm-up included. Without a device of its own (memory, a
 //! network, an overlay) there are no counters. A kernel from 5.0 on samples busy time in ticks.
@@ -41,22 +41,22 @@ use crate::report::{Circumstances, Latency};
 use crate::test::TestResult;
 use crate::tune::VAGUE_PCT;
 
-/// Shares of the second of two jobs, if the first has none of its own.
+/// Shares of the second copy of a job whose class is not its own.
 const SHARES: u32 = 100;
-/// Change of throughput, in percent, up to which two loads get the same as one, and from which on they get more;
-/// between the two it may be the noise of short runs.
+/// Change of throughput, in percent, up to which two loads count as equal to one, and from which on as more. A change
+/// between the two may be the noise of short runs.
 const SAME_PCT: f64 = 5.0;
 const MORE_PCT: f64 = 10.0;
-/// Part of the time from which on a reason to wait is what held the load back.
+/// Part of the time from which on a reason to wait counts as what held the load back.
 const HELD_PART: f64 = 0.5;
-/// Part of a model's capacity from which on it is used up.
+/// Part of a model's capacity from which on the capacity counts as used up.
 const USED_UP: f64 = 0.9;
-/// Part of the time, in percent, from which on a device had no time left by its own account.
+/// Part of the time, in percent, from which on the kernel's counters show a device as busy all the time.
 const BUSY_PCT: f64 = 90.0;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DualReport {
-    /// Where and how it was made; `None` if no run was complete.
+    /// Where and how the report was made; `None` if no run was complete.
     #[serde(flatten)]
     pub made: Option<Circumstances>,
     /// The kernel's name of the device; `None` without counters.
@@ -84,42 +84,42 @@ impl DualReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Finding {
-    /// What the second load did.
+    /// The effect of the second load.
     #[serde(skip)]
     pub outcome: Outcome,
     /// The same as a sentence, with the reason.
     pub sentence: String,
 }
 
-/// What a second, equal load does.
+/// The effect of a second, equal load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// Both together get more: the device was not full.
     Grew,
-    /// Both together get what one got: the device is at its end.
+    /// Both together get what one got: the device is full.
     AtEnd,
     /// Both together get what one got, because something above the device holds them back.
     HeldAbove,
-    /// The runs do not tell.
+    /// The runs do not decide.
     #[default]
     Unclear,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DualRun {
-    /// How many times the load ran at once: 1 or 2.
+    /// Copies of the load that ran at once: 1 or 2.
     pub times: u8,
     /// Figures of all jobs together.
     pub point: Point,
     pub jobs: Vec<DualJob>,
-    /// The kernel's figures, as iostat shows them; the mean of the rounds.
+    /// The kernel's figures, as iostat shows them: the mean of the rounds.
     pub iostat: Option<Iostat>,
-    /// The same in the second with the most requests, as `iostat 1` shows it.
+    /// The same for the second with the most requests, as `iostat 1` shows it.
     pub busiest: Option<Iostat>,
 }
 
 impl DualRun {
-    /// Returns the name of the run beside those of other results.
+    /// Returns the name of the run in comparisons.
     pub fn name(&self) -> &'static str {
         if self.times == 1 { "once" } else { "twice at once" }
     }
@@ -288,7 +288,7 @@ pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Res
     Ok(report)
 }
 
-/// Returns the situation with every job a second time, in a class of its own.
+/// Returns the situation with a second copy of every job, in a class of its own.
 fn twice(situation: &Situation) -> Situation {
     let mut situation = situation.clone();
     let jobs = &mut situation.options.jobs.jobs;
@@ -475,7 +475,7 @@ mod tests {
         assert_eq!(report.made.as_ref().unwrap().duration_s, Some(0.3));
         for run in &report.runs {
             let reads_per_s = |iostat: Option<Iostat>| iostat.map(|it| it.reads_per_s);
-            // The disk that holds the build is counted, unless it is none.
+            // The disk that holds the build has counters, unless it is no block device.
             assert_eq!(run.iostat.is_some(), report.no_counters.is_none());
             // No round lasts a second: the busiest is a whole round.
             assert!(reads_per_s(run.busiest) >= reads_per_s(run.iostat).map(|mean| 0.9 * mean), "{run:?}");
@@ -523,12 +523,12 @@ mod tests {
             assert!(said.sentence.contains(part), "{said:?}");
         }
         assert_eq!(finding(&[run(1, 1.0, None)]), None);
-        // Less than one load alone, or a neighbour: neither says that the disk was at its end.
+        // Less than one load alone, or a neighbour: neither shows that the disk was full.
         for twice in [93e6, 500e6] {
             let less = finding(&[run(1, 617e6, Some(96.0)), run(2, twice, Some(98.0))]).unwrap();
             assert!(less.outcome == Outcome::Unclear && less.sentence.starts_with("inconclusive"), "{less:?}");
         }
-        // Rounds that agree settle it; one that is alone with what it says does not.
+        // Rounds that agree decide; a single round does not.
         let rounds = |times, rates: &[f64]| {
             let round = |rate: &f64| Round { throughput_bytes_per_s: *rate, ..Round::default() };
             let mean = rates.iter().sum::<f64>() / rates.len() as f64;

@@ -1,23 +1,23 @@
-//! Searches the highest rate within a bound of latency.
+//! Searches for the highest rate within a bound of latency.
 //!
-//! **Why.** "How fast is it" has no answer without "how long may a request take". Services are planned with a figure
-//! like this: the highest rate of an open loop whose p99 stays below 2 ms.
+//! **Why.** Throughput has no meaning without a bound on latency. Services are planned with a figure like this: the
+//! highest rate of an open loop whose p99 stays below 2 ms.
 //!
 //! **How.** A closed loop at the job's own parallelism gives the first guess. Then the job becomes an open loop:
 //! requests fall due by the clock and latency counts from then, so a disk that falls behind cannot hide it. A rate
 //! passes if the percentile is within the bound and at least [`ACHIEVED_MIN`] of the requests asked for were made.
 //!
-//! [`highest`] is the search, and knows nothing of disks: it doubles or halves the rate until one passes and a higher
+//! [`highest`] is the search, and knows nothing of disks. It doubles or halves the rate until one passes and a higher
 //! one fails; halves the (logarithmic) distance until they are within the tolerance; then repeats both, and the
-//! majority decides. If the lower end does not hold, it becomes the new upper end, and the search continues below;
+//! majority decides. If the lower end is not confirmed, it becomes the new upper end, and the search continues below;
 //! likewise for the upper end.
 //!
 //! **Limits.** A percentile of a few requests depends on one of them: rates that make fewer than ten requests beyond
 //! the percentile in one run (1000 in all for p99) are not tried. [`RateReport::rate_min`] states the lowest rate; a
 //! longer run allows lower ones.
 //!
-//! The search assumes that a higher rate never has the lower latency. If the disk changes meanwhile, ends do not
-//! hold, and the result says `confirmed: false` after `tries_max` runs. The job's parallelism bounds the requests
+//! The search assumes that a higher rate never has the lower latency. If the disk changes meanwhile, the ends are not
+//! confirmed, and the result has `confirmed: false` after `tries_max` runs. The job's parallelism bounds the requests
 //! under way: if it is too small, fibers are late, and that counts as latency.
 //!
 //! **Example.** A server takes 1 ms for each request, one at a time, with random arrivals: the mean time is 1 / (1000 -
@@ -44,18 +44,18 @@ use super::{ExperimentError, OnStep, Situation, is_end};
 use crate::load::Control;
 use crate::report::Circumstances;
 
-/// Runs of a usual search: the closed loop, three until one rate passes and one does not, six that halve the distance,
-/// and four that repeat both ends.
+/// Runs of a usual search: the closed loop, three until one rate passes and one fails, six that halve the distance, and
+/// four that repeat both ends.
 pub const RUNS_USUAL: usize = 14;
 /// Part of the requests asked for that must be made for a rate to pass.
 pub const ACHIEVED_MIN: f64 = 0.99;
-/// Fewest requests beyond a percentile: with fewer, a single one decides it.
+/// Fewest requests beyond a percentile. With fewer, a single one decides the percentile.
 const BEYOND_MIN: f64 = 10.0;
 /// Fewest requests of a mean.
 const OF_MEAN_MIN: f64 = 30.0;
 /// Part of the closed loop's rate at which the search begins.
 const BEGIN_PART: f64 = 0.5;
-/// Factor between rates when the search moves away from an end that did not hold.
+/// Factor between rates when the search moves away from an end that was not confirmed.
 const STEP_BACK: f64 = 1.1;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,7 +68,7 @@ pub enum Figure {
 /// The request of `--find-rate`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
-    /// The job whose rate is searched; `None`: the only one.
+    /// The job whose rate is searched for; `None`: the only one.
     pub job: Option<String>,
     pub figure: Figure,
     /// Largest value allowed, in nanoseconds; above 0.
@@ -159,7 +159,7 @@ pub struct Found {
     pub trials: Vec<Trial>,
 }
 
-/// Searches the highest rate that passes, from `guess` (requests a second) on, as the module describes.
+/// Searches for the highest rate that passes, from `guess` (requests a second) on, as the module describes.
 pub fn highest<E>(
     guess: f64,
     options: &SearchOptions,
@@ -279,7 +279,7 @@ pub struct RateReport {
     pub written_bytes: u64,
 }
 
-/// Searches the highest rate of a job. Other jobs run beside it as the file says.
+/// Searches for the highest rate of a job. Other jobs run beside it as the file says.
 ///
 /// # Errors
 /// [`ExperimentError`]. Once the closed loop has a result, a stop of `control` is no error.
@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn noise_does_not_deceive_the_search() {
-        // The truth is 1000/s; one run in ten is wrong.
+        // The true rate is 1000/s; one run in ten is wrong.
         let options = SearchOptions { repeats: 5, tries_max: 200, ..SearchOptions::default() };
         let is_right = |seed: &u64| {
             let mut rng = Rng::new(*seed);

@@ -9,7 +9,7 @@
 //!
 //! **Limits.** At most [`BUFFERS_MAX_BYTES`] of memory for requests of 1 MiB: 256 of them under way instead of 4096,
 //! far beyond any disk's need; the row says so. Rows run in the order of the table, so that reads find written data,
-//! and without pauses: if a disk has to recover from writes, the reads show it.
+//! and without pauses: if a disk has to recover from writes, the reads show that.
 //!
 //! **Example.** On 4 shards each runs 1024 fibers of random 4 KiB reads.
 //!
@@ -60,11 +60,11 @@ pub fn depth_of(row: &Row) -> u64 {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MatrixReport {
-    /// Where and how it was made; `None` if no row was run.
+    /// Where and how the matrix was made; `None` if no row was run.
     #[serde(flatten)]
     pub made: Option<Circumstances>,
     pub rows: Vec<MatrixRow>,
-    /// Whether the matrix ended before its last row: by the user, or because no more may be written.
+    /// Whether the matrix ended before its last row: by the user, or because the write bound is reached.
     pub interrupted: bool,
     /// Bytes written, the scratch file included.
     pub written_bytes: u64,

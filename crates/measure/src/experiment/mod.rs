@@ -121,9 +121,9 @@ impl Situation {
         Ok(crate::test::run(&options, control, on_step)?)
     }
 
-    /// Runs it once as the step `head`, and counts what `device` moved meanwhile; `None` without a device. The whole is
-    /// `None` if the experiment ends here, because the user asked for it or no more may be written: a run that was cut
-    /// short cannot be compared with complete ones. If it is the first and cannot even begin, that is an error.
+    /// Runs the situation once as the step `head`, and counts what `device` moved meanwhile (`None` without a device).
+    /// Returns `None` if the experiment ends here, because the user asked for it or the write bound is reached: a run
+    /// that was cut short cannot be compared with complete ones. Returns an error if the first run cannot even begin.
     fn step(
         &self,
         head: &str,
@@ -135,11 +135,12 @@ impl Situation {
         let mut begun = None;
         let result = self.run(control, &mut |what, expected_ns| {
             on_step(&format!("{head}: {what}"), expected_ns);
-            // Steps of a known length are stages of the run; preparing files before them is not counted.
+            // Steps of a known length are stages of the run; preparing files before them does not count.
             if begun.is_none() && expected_ns.is_some() {
                 begun = device.and_then(|device| device.begin(&control.traffic));
             }
         });
+
         let counted = device.zip(begun).and_then(|(device, begun)| device.end(begun, &control.traffic));
         match result {
             Err(error) if is_end(&error) && !is_first => Ok(None),
@@ -149,11 +150,11 @@ impl Situation {
     }
 }
 
-/// Most rounds of an experiment: as many as `tune` takes of a figure.
+/// Most rounds of an experiment: as many as `tune` measures of a figure.
 pub const ROUNDS_MAX: u64 = 5;
 /// Shortest round, in nanoseconds: one interval of a result.
 const ROUND_MIN_NS: u64 = 100_000_000;
-/// Duration from which on a run ends when its jobs have done their work.
+/// Duration from which on a run counts as unbounded: it ends when its jobs have done their work.
 const WITHOUT_END_NS: u64 = 1 << 58;
 
 /// Returns the number of rounds into which a run of `duration_ns` is divided.
@@ -165,7 +166,7 @@ pub const fn rounds_of(duration_ns: u64) -> u64 {
     }
 }
 
-/// Returns whether an error means that no more may be written, or that the user asked for the end.
+/// Returns whether an error means that the write bound is reached, or that the user asked for the end.
 fn is_end(error: &ExperimentError) -> bool {
     matches!(error, ExperimentError::Test(TestError::Interrupted | TestError::MaxWrite { .. }))
 }

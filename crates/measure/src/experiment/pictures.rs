@@ -4,9 +4,9 @@
 //! fell behind.
 //!
 //! **How.** [`of_sweep`] draws throughput and latency (of requests, and in the device) against the load of each curve,
-//! and the queue in the device, and whether all three agree; [`of_sweeps`] draws several in one picture. [`of_report`]
-//! draws each job over time, [`of_search`] the rates that were tried. [`page()`] puts named pictures and texts into one
-//! HTML page.
+//! the queue in the device, and whether all three agree; [`of_sweeps`] draws several sweeps in one picture.
+//! [`of_report`] draws each job over time, [`of_search`] the rates that were tried. [`page()`] combines named pictures
+//! and texts into one HTML page.
 //!
 //! **Limits.** A sweep draws its points over parallelism, even if another setting was swept.
 //!
@@ -108,7 +108,7 @@ fn of_curves(curves: &[Curve], words: String) -> Vec<Picture> {
     vec![Picture { name: "sweep", heading: "Against parallelism", words, charts }]
 }
 
-/// Groups the points that differ only in their load, with a name of `of` and their common settings.
+/// Groups the points that differ only in their load. Each group is named by `of` and its common settings.
 fn curves<'a>(of: &str, report: &'a SweepReport) -> Vec<Curve<'a>> {
     let named = |run: &'a Run| {
         let is_load = |key: &str| matches!(key.rsplit('.').next(), Some("parallelism" | "iodepth" | "shards" | "smp"));

@@ -1,13 +1,13 @@
 //! The result of one setting of an experiment: all jobs together, in a few figures.
 //!
-//! **Why.** Experiments compare runs, and a run has dozens of figures. These are the ones that the questions ask about.
+//! **Why.** Experiments compare runs, and a run has dozens of figures. These are the ones that the conclusions need.
 //!
 //! **How.** A point is made of one run or several, its rounds (`Sums`). Requests and bytes are summed over jobs and
 //! shards, latencies merged; rates are means of the rounds. The interval of the throughput is that of [`of_runs`]: the
-//! larger of what the intervals in the rounds and what the scatter of the rounds say. The state of the device is known
-//! per class; jobs of one class share it, so each class counts once. Little's law ties three of the figures together:
-//! the mean number in the device is the rate of pieces times their mean time in it. [`Point::little_ratio`] is the
-//! quotient of both sides: 1 if all three were measured well.
+//! larger of the interval within the rounds and the interval between the rounds. The state of the device is known per
+//! class; jobs of one class share it, so each class counts once. Little's law ties three of the figures together: the
+//! mean number in the device is the rate of pieces times their mean time in it. [`Point::little_ratio`] is the quotient
+//! of both sides: 1 if all three were measured well.
 //!
 //! **Limits.** The number in the device is sampled at most once a millisecond: runs of less than a second have noisy
 //! ratios. There is no ratio if less than a hundredth of a piece is in the device on average.
@@ -45,9 +45,9 @@ pub struct Point {
     pub parallelism: u64,
     pub iops: f64,
     pub throughput_bytes_per_s: f64,
-    /// Half of its 95 % interval; `None` if it is unknown, because the runs were too short.
+    /// Half of the throughput's 95 % interval; `None` if unknown, because the runs were too short.
     pub throughput_half_width_bytes_per_s: Option<f64>,
-    /// Latency from when a request was due (or sent) to its end.
+    /// Latency from when a request was due (or sent) until it completed.
     pub latency: Latency,
     /// Mean number of pieces in the device.
     pub in_device: f64,
@@ -60,17 +60,17 @@ pub struct Point {
     /// Part of the disk's capacity that was used, by the model; `None` if the disk is unlimited.
     pub capacity_used: Option<f64>,
     /// Part of the bytes that the device moved and the run did not ask for, in percent; `None` if the kernel does not
-    /// count. Of several rounds that of the worst.
+    /// count. The largest of all rounds.
     pub foreign_pct: Option<f64>,
     /// Requests that failed or were short, and blocks with wrong content.
     pub errors: u64,
     /// Measured window of all rounds in seconds.
     pub elapsed_s: f64,
-    /// The runs behind the point, in their order.
+    /// The runs behind the point, in the order of running.
     pub rounds: Vec<Round>,
 }
 
-/// One run of a point: what judges the point, and what other results are compared with.
+/// One run of a point: the figures that verdicts and comparisons need.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     pub iops: f64,
@@ -100,8 +100,8 @@ impl Point {
         sums.point(situation, settings)
     }
 
-    /// Returns the pieces in the device over their rate times latency: 1 by Little's law. `None` if almost nothing is
-    /// in the device.
+    /// Returns the number of pieces in the device divided by their rate times latency: 1 by Little's law. `None` if
+    /// almost nothing is in the device.
     pub fn little_ratio(&self) -> Option<f64> {
         let expected = self.pieces_per_s * self.device_latency_mean_us / 1e6;
         (expected >= IN_DEVICE_MIN && self.in_device >= IN_DEVICE_MIN).then(|| self.in_device / expected)
@@ -137,19 +137,19 @@ impl Point {
         }
     }
 
-    /// Returns half of the 95 % interval of the throughput as a part of it; `None` if it is unknown.
+    /// Returns half of the 95 % interval of the throughput as a part of the throughput; `None` if unknown.
     pub(crate) fn half_width_part(&self) -> Option<f64> {
         let half_width = self.throughput_half_width_bytes_per_s?;
         (self.throughput_bytes_per_s > 0.0).then(|| half_width / self.throughput_bytes_per_s)
     }
 
-    /// Returns the interval of the throughput as what follows the figure: ` ± 1.2 %`; nothing if it is unknown.
+    /// Formats the interval of the throughput as a suffix: ` ± 1.2 %`; empty if unknown.
     pub fn interval_text(&self) -> String {
         self.half_width_part().map_or_else(String::new, |part| format!(" \u{b1} {:.1} %", 100.0 * part))
     }
 }
 
-/// Returns what a curve is of. If no bytes move (flushes), requests are the throughput.
+/// Returns the throughput of a curve's point: bytes, or requests if no bytes move (flushes).
 fn throughput(bytes_per_s: f64, iops: f64) -> f64 {
     if bytes_per_s > 0.0 { bytes_per_s } else { iops }
 }
@@ -171,7 +171,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Adds a run, and the part of the device's bytes that it did not ask for.
+    /// Adds a run, and the part of the device's bytes that the run did not ask for.
     pub(super) fn add(&mut self, result: &TestResult, foreign_pct: Option<f64>) {
         let mut round = Round::default();
         let (mut all, mut device) = (JobResult::default(), Histogram::new());
@@ -208,7 +208,7 @@ impl Sums {
         self.rounds.push(round);
     }
 
-    /// Returns sums of rounds that are known, for tests.
+    /// Returns sums of known rounds, for tests.
     #[cfg(test)]
     pub(super) fn of_rounds(rounds: Vec<Round>, foreign_pct: f64) -> Sums {
         Sums { rounds, foreign_pct: Some(foreign_pct), ..Sums::default() }
@@ -262,8 +262,8 @@ fn half_width<'a>(rounds: impl Iterator<Item = &'a Round>) -> Option<f64> {
     Some(student_t(all.freedom) * all.standard_error).filter(|half_width| half_width.is_finite())
 }
 
-/// Returns the traffic of other programs, in percent of the most that the device moved at any of the points: beside one
-/// request at a time a small neighbour is half of what is moved, and still takes little of what the device can do.
+/// Returns the traffic of other programs, in percent of the highest rate of the device at any of the points. Beside one
+/// request at a time even a small neighbour moves half of the bytes, and still takes little of the device's capacity.
 pub(crate) fn foreign_pct<'a>(points: impl Iterator<Item = &'a Point> + Clone) -> f64 {
     let most =
         points.clone().map(|point| point.throughput_bytes_per_s + point.foreign_bytes_per_s()).fold(0.0, f64::max);

@@ -1,17 +1,17 @@
 //! Sweeps: a run for every combination of values of some settings, and a verdict for each curve.
 //!
-//! **Why.** Some questions have the form "the same, but with": where a disk's knee lies, which cost form admits more,
-//! what effect the latency goal has.
+//! **Why.** Some questions ask for the same load with other settings: where a disk's knee lies, which cost form admits
+//! more, what effect the latency goal has.
 //!
 //! **How.** An [`Axis`] is `KEY=V1,V2,...` for all jobs, or `JOB.KEY=...` for one. [`points_of`] returns the product of
-//! all axes, the last changing fastest. The duration of a point is divided into at most
+//! all axes; the last axis changes fastest. The duration of a point is divided into at most
 //! [`ROUNDS_MAX`](super::ROUNDS_MAX) rounds, and each round runs all points, so that a disk that changes meanwhile
 //! changes under all of them alike, and its change shows in the intervals.
 //!
 //! Points that differ only in parallelism (or else in the number of shards) make a curve, which
-//! [`verdict`](plimsoll_figures::verdict) judges by throughput and time in the device. The verdict stands if no point is
-//! vaguer than `VAGUE_PCT`, other programs moved at most `FOREIGN_DOUBT_PCT` of the bytes, and leaving out any one
-//! round does not change it; else it is unclear, and says why.
+//! [`verdict`](plimsoll_figures::verdict) judges by throughput and time in the device. The verdict stands if no point
+//! is vaguer than `VAGUE_PCT`, other programs moved at most `FOREIGN_DOUBT_PCT` of the bytes, and leaving out any one
+//! round does not change it; else it is unclear, with the reason.
 //!
 //! **Limits.** Runs that end when their jobs have done their work, and those too short for two rounds, have one round.
 //!
@@ -59,8 +59,8 @@ impl Axis {
     /// Parses `KEY=V1,V2,...` or `JOB.KEY=V1,V2,...`.
     ///
     /// # Errors
-    /// A message with what was expected, for an unknown key, for no values, or for a value that the key does not
-    /// take.
+    /// A message that states the expected form, for an unknown key, for no values, or for a value outside the key's
+    /// range.
     pub fn parse(text: &str) -> Result<Axis, String> {
         let (name, values) =
             text.rsplit_once('=').ok_or_else(|| format!("`{text}`: write KEY=V1,V2,..., such as parallelism=1,2,4"))?;
@@ -81,7 +81,7 @@ impl Axis {
     }
 }
 
-/// Returns all combinations, the last axis changing fastest.
+/// Returns all combinations; the last axis changes fastest.
 ///
 /// # Errors
 /// A message for more than [`POINTS_MAX`] combinations, or two axes of one name.
@@ -91,12 +91,14 @@ pub fn points_of(axes: &[Axis]) -> Result<Vec<Vec<&Setting>>, String> {
             return Err(format!("--sweep {} twice: put all its values into one", axis.name));
         }
     }
+
     let mut points: Vec<Vec<&Setting>> = vec![Vec::new()];
     for axis in axes {
         let count = points.len().saturating_mul(axis.settings.len());
         if count > POINTS_MAX {
             return Err(format!("a sweep of more than {POINTS_MAX} points: leave out values"));
         }
+
         let with = |point: &Vec<_>| {
             let point = point.clone();
             axis.settings.iter().map(move |setting| point.iter().copied().chain([setting]).collect::<Vec<_>>())
@@ -108,7 +110,7 @@ pub fn points_of(axes: &[Axis]) -> Result<Vec<Vec<&Setting>>, String> {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SweepReport {
-    /// Where and how it was made; `None` if no point was run.
+    /// Where and how the sweep was made; `None` if no point was run.
     #[serde(flatten)]
     pub made: Option<Circumstances>,
     pub axes: Vec<String>,
@@ -116,20 +118,20 @@ pub struct SweepReport {
     pub points: Vec<Point>,
     /// Verdicts, one for each curve over parallelism (or shards).
     pub verdicts: Vec<CurveVerdict>,
-    /// Whether the sweep ended before its last run: by the user, or because no more may be written.
+    /// Whether the sweep ended before its last run: by the user, or because the write bound is reached.
     pub interrupted: bool,
     pub written_bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurveVerdict {
-    /// Settings that all its points share: key and value.
+    /// Settings that all points of the curve share: key and value.
     pub settings: Vec<(String, String)>,
     #[serde(flatten)]
     pub verdict: Verdict,
 }
 
-/// Runs all points. Settings that are impossible are refused before the first run.
+/// Runs all points. Refuses impossible settings before the first run.
 ///
 /// # Errors
 /// [`ExperimentError`]. A stop of `control` is no error: the report then has the points so far.
@@ -181,7 +183,7 @@ pub fn run(
     Ok(report)
 }
 
-/// Returns a copy with the settings applied, after checking that they are possible.
+/// Returns a copy with the settings applied; an error if they are impossible.
 fn changed(situation: &Situation, settings: &[&Setting]) -> Result<Situation, ExperimentError> {
     let mut situation = situation.clone();
     // A rate is divided over shards and batches, so rates are applied last.
@@ -193,7 +195,8 @@ fn changed(situation: &Situation, settings: &[&Setting]) -> Result<Situation, Ex
     Ok(situation)
 }
 
-/// Returns what the disk promises to the load. The old default rates only limited, and promise nothing.
+/// Returns the throughput that the disk's model promises to the load. The old default rates are only limits, and
+/// promise nothing.
 fn promise(situation: &Situation) -> Option<f64> {
     let disk = situation.disk().ok().filter(|_| situation.choice.model != Some(ModelChoice::OldDefaults))?;
     promised_bytes_per_s(&situation.options.jobs.jobs, &disk.config.model)
@@ -244,7 +247,7 @@ pub fn judge(points: &[&Point], promised: Option<f64>) -> Verdict {
     verdict
 }
 
-/// Returns why a verdict of `kind` cannot stand, and what would settle it.
+/// Returns why a verdict of `kind` cannot stand, and what would decide it.
 fn doubt(points: &[&Point], promised: Option<f64>, kind: Kind) -> Option<String> {
     let foreign_pct = foreign_pct(points.iter().copied());
     if foreign_pct > FOREIGN_DOUBT_PCT {
@@ -388,7 +391,7 @@ mod tests {
         }
     }
 
-    /// Returns the verdict on a curve of the rates at parallelism 1, 2, 4, ..., each measured in rounds that lie off by
+    /// Returns the verdict on a curve of the rates at parallelism 1, 2, 4, ..., each measured in rounds that deviate by
     /// these parts.
     fn judged(rates: &[f64], rounds: &[&[f64]], foreign_pct: f64) -> Verdict {
         let point = |(at, rate): (usize, &f64)| {
@@ -422,13 +425,13 @@ mod tests {
         const DIP: [f64; 5] = [10e6, 20e6, 40e6, 40e6, 30e6];
         const LITTLE: [f64; 5] = [0.01, -0.01, 0.0, 0.01, -0.01];
         const MUCH: [f64; 5] = [0.5, -0.4, 0.3, -0.5, 0.1];
-        // Rates of the points, how rounds deviate at each, other programs' part, what is found.
+        // Rates of the points, deviation of the rounds at each, other programs' part, expected verdict and text.
         type Case<'a> = (&'a [f64], &'a [&'a [f64]], f64, Kind, &'a str);
         let cases: [Case<'_>; 5] = [
             (&FULL, &[&LITTLE], 0.0, Kind::Saturated, "saturated"),
             (&FULL, &[&LITTLE], 40.0, Kind::Unclear, "40 % of the most that the device did"),
             (&FULL, &[&MUCH], 0.0, Kind::Unclear, "% only; raise --duration"),
-            // A dip that five rounds agree on is no chance; one that a single round makes is.
+            // A dip in all five rounds is no chance; a dip that a single round makes is.
             (&DIP, &[&LITTLE], 0.0, Kind::Falls, "by more than chance"),
             (
                 &FULL,

@@ -1,8 +1,8 @@
 //! Results of experiments in words, for the terminal and for pages.
 //!
-//! **Why.** The command that measured and the page that shows its result later say the same.
+//! **Why.** The command that measures a result and the page that shows it later use the same texts.
 //!
-//! **How.** Makes a [`Said`] of each result: the answer, a table, and remarks.
+//! **How.** Makes a [`Said`] of each result: the answer, a table and remarks.
 //!
 //! **Limits.** Figures are rounded for people; the results themselves have them in full.
 //!
@@ -27,7 +27,7 @@ pub struct Said {
     /// The verdict, to be shown first; `None` if the experiment judges nothing.
     pub answer: Option<Answer>,
     pub table: Table,
-    /// What explains the figures, a paragraph each.
+    /// Explanations of the figures, a paragraph each.
     pub remarks: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ pub fn of_sweep(report: &SweepReport) -> Said {
     Said { answer: Some(answer_of_sweep(report)), table, remarks }
 }
 
-/// Returns the verdict on a sweep's curve, or how many curves are of which kind.
+/// Returns the verdict on a sweep's curve, or the number of curves of each kind.
 fn answer_of_sweep(report: &SweepReport) -> Answer {
     let best = report.points.iter().max_by(|a, b| a.throughput_bytes_per_s.total_cmp(&b.throughput_bytes_per_s));
     let best = best.map_or_else(String::new, |point| {
@@ -172,10 +172,12 @@ pub fn of_matrix(report: &MatrixReport) -> Said {
         cells.extend(point_cells(&row.point).into_iter().skip(1));
         cells
     };
+
     let headers = ["", "depth", "GB/s"].into_iter().chain(POINT_HEADERS.into_iter().skip(1));
     let shards = report.made.as_ref().map_or(0, |made| made.shards);
     let fio = "In fio's terms: --direct=1 --numjobs=32 --iodepth=128, one after the other; rows of 1 MiB keep 256 \
                requests under way, more would only take memory.";
+
     Said {
         answer: None,
         table: Table::new("", headers, report.rows.iter().map(row)),
@@ -186,7 +188,7 @@ pub fn of_matrix(report: &MatrixReport) -> Said {
     }
 }
 
-/// Says what the same load did once and twice at once, beside what iostat shows.
+/// Describes the load once and twice at once, beside the figures that iostat shows.
 pub fn of_dual(report: &DualReport) -> Said {
     let headers = ["", "rate", "IOPS", "mean", "p99", "r/s", "w/s", "await", "aqu-sz", "%util", "capacity"];
     let remark = match (&report.device, &report.no_counters) {
@@ -222,7 +224,7 @@ fn dual_answer(found: &Finding, runs: &[DualRun]) -> Answer {
     Answer::new(mood, upper_first(&found.sentence), format!("alone and together: {}", rates.join(", ")), confidence)
 }
 
-/// Returns a row for each job of a run, one for all together, and one for the busiest second.
+/// Returns a row for each job of a run, one for all jobs together, and one for the busiest second.
 fn dual_rows(run: &DualRun) -> Vec<Vec<String>> {
     let load = |name: &str, bytes_per_s: f64, iops: f64, latency: &Latency| {
         vec![

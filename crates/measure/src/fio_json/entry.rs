@@ -2,8 +2,8 @@
 //!
 //! **Why.** This program counts by job and class, fio by job and direction.
 //!
-//! **How.** Each job becomes an [`Entry`] with a [`DirectionResult`] for each direction; the entries of a group are summed, and
-//! then written with fio's keys.
+//! **How.** Each job becomes an [`Entry`] with a [`DirectionResult`] for each direction; the entries of a group are
+//! summed, and then written with fio's keys.
 //!
 //! **Limits.** See [`super`].
 //!
@@ -42,7 +42,7 @@ struct Entry {
     shards: Vec<u16>,
     parts: [DirectionResult; 3],
     sync: DirectionResult,
-    /// What was read again after the window, as fio's reads of a job that verifies, and how long that took.
+    /// Blocks that a job with verification read back after the window, as fio's reads, and the time that this took.
     read_back: DirectionResult,
     read_back_ns: u64,
     queue: Histogram,
@@ -95,6 +95,7 @@ fn plain_options(test: &TestJob) -> Vec<(String, String)> {
         JobKind::Discard { is_random: true } => "randtrim",
         kind @ (JobKind::Flush | JobKind::Unlink { .. } | JobKind::Cpu { .. }) => kind.as_str(),
     };
+
     let pair = |name: &str, value: String| (name.to_owned(), value);
     vec![
         pair("name", job.name.clone()),
@@ -110,7 +111,7 @@ fn class_sizes(result: &TestResult) -> HashMap<String, usize> {
     sizes
 }
 
-/// Returns the bytes a second of every group and direction.
+/// Returns the bytes a second of each group and direction.
 fn totals(entries: &[Entry]) -> HashMap<(u32, usize), f64> {
     let mut totals = HashMap::new();
     for entry in entries {
@@ -121,7 +122,7 @@ fn totals(entries: &[Entry]) -> HashMap<(u32, usize), f64> {
     totals
 }
 
-/// Returns all requests of a job that does only one thing.
+/// Returns all requests of a job whose requests are of one kind.
 fn all_of(job: &JobResult) -> DirectionResult {
     DirectionResult { requests: job.requests, bytes: job.bytes, errors: job.errors, latency: job.latency.clone() }
 }
@@ -297,7 +298,7 @@ impl Entry {
         }
     }
 
-    /// Returns the reads of the window and those after it.
+    /// Returns the reads within and after the window together.
     fn side_with_read_back(&self, bins: bool) -> Side {
         let mut all = self.read_back.clone();
         all.merge(&self.parts[READ]);

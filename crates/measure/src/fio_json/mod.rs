@@ -6,7 +6,7 @@
 //! group. An entry has the sides `read`, `write` and `trim`, each with counts, rates and latencies in nanoseconds, and
 //! `sync` for flushes.
 //!
-//! - `lat_ns` runs from when a request was due (or sent) to its end. Unlike fio's it also has percentiles.
+//! - `lat_ns` runs from when a request was due (or sent) until it completed. Unlike fio's it also has percentiles.
 //! - `slat_ns` is the time in this program's own queue, `clat_ns` the time in the device.
 //! - Both are known only for a class as a whole. If the class has jobs of another entry too, or an entry reads and
 //!   writes, `clat_ns` is `lat_ns`, and `slat_ns` has no samples. A split request counts once for each piece.
@@ -63,8 +63,8 @@ pub fn to_json(result: &TestResult, options: &FioJson<'_>) -> String {
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
 
-/// Formats a time as C's `asctime` does, in UTC: `Thu Mar 10 00:52:35 2022`. Times after the year 9999 become its
-/// end.
+/// Formats a time as C's `asctime` does, in UTC: `Thu Mar 10 00:52:35 2022`. Times after the year 9999 become the end
+/// of that year.
 fn date_text(unix_s: u64) -> String {
     let at = i64::try_from(unix_s).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     at.unwrap_or(Timestamp::MAX).strftime("%a %b %e %H:%M:%S %Y").to_string()

@@ -23,7 +23,7 @@ use super::figures;
 /// The schema's version that is written and read.
 const VERSION: u64 = 2;
 
-/// The highest figure: no machine has more of anything, and the product of two is still finite.
+/// The highest figure. No machine has more of anything, and the product of two is still finite.
 const FIGURE_MAX: f64 = 1e18;
 
 /// Relative difference allowed between a value and the mean of its samples: files written by hand are rounded.
@@ -40,7 +40,7 @@ pub struct Figure {
     /// The samples whose mean the value is, in the order of measuring; empty if it was not sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<f64>,
-    /// The 95 % interval, if the measurement knows it better than `samples` show.
+    /// The 95 % interval, if the measurement knows it more precisely than `samples` show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
 }
@@ -83,7 +83,7 @@ pub enum OriginKind {
 pub struct Origin {
     pub kind: OriginKind,
     pub source: String,
-    /// The year, month or day they date from (`2019`, `2019-05`, `2019-05-08`).
+    /// The year, month or day of the figures (`2019`, `2019-05`, `2019-05-08`).
     pub date: String,
 }
 
@@ -263,7 +263,7 @@ fn wrong(key: &str, figure: &Figure) -> Option<String> {
     contradiction(figure)
 }
 
-/// Returns how a figure's interval or samples contradict its value; `None` if they do not.
+/// Returns how a figure's interval or samples contradict its value, or `None`.
 fn contradiction(figure: &Figure) -> Option<String> {
     let value = figure.value;
     if let Some([low, high]) = figure.interval {

@@ -1,10 +1,11 @@
-//! Computes claims about machines again: exact, within rounding, in binary units, or wrong, and by which known slip.
+//! Recomputes published claims about machines: exact, within rounding, in binary units, or wrong, and by which known
+//! slip.
 //!
 //! **Why.** "50 % more cores", "a 36 % decrease", "more than 5 million packets a second": articles decide purchases,
-//! and such numbers are seldom checked. A wrong number is mostly the right one for something else: the other base, the
-//! other direction, another unit.
+//! and such numbers are seldom checked. A wrong number is often the right one for something else: another base, another
+//! direction, another unit.
 //!
-//! **How.** `article.rs` has the claims about machines with published [`Card`]s, each of one `Formula`. [`check`]
+//! **How.** `article.rs` has the claims about machines with published [`Card`]s, each with a `Formula`. [`check`]
 //! computes each:
 //!
 //! - *exact*: the computed value rounds to the stated number, or keeps the stated bound.
@@ -13,14 +14,14 @@
 //! - *binary prefix*: a decimal prefix, read as the binary one, gives the stated number (95.1 Gbit/s for 86.53).
 //! - *wrong*: none of these.
 //!
-//! The claims are also a table of known errors: a claim may have a `Slip`, the claim that would have been right. It is
-//! named only if it gives the stated number, which proves it.
+//! The claims are also a table of known errors: a claim may have a `Slip`, the claim that would have been right. The
+//! slip is reported only if it gives the stated number, which proves it.
 //!
 //! The report also has tables of the machines' figures (economics, processors, storage), with differences in per cent
 //! of the first machine.
 //!
-//! **Limits.** A slip that gives the stated number need not be what happened; the reader of the article writes it down,
-//! and it is not searched.
+//! **Limits.** A slip that gives the stated number need not be the author's actual mistake. Slips are written by hand;
+//! the program does not search for them.
 //!
 //! **Example.**
 //!
@@ -83,7 +84,7 @@ impl Machine {
     }
 }
 
-/// One claim: how the number is computed, and what is said to come out.
+/// One claim: the formula of the number, and the stated result.
 struct Claim {
     text: &'static str,
     formula: Formula,
@@ -111,7 +112,7 @@ impl Claim {
         self.slip_stated(kind, instead, stated, why)
     }
 
-    /// Adds the known error: `instead` gives `stated`, the number with another sign.
+    /// Adds the known error: `instead` gives `stated`, which is the number with another sign.
     fn slip_stated(self, kind: SlipKind, instead: Formula, stated: &'static str, why: &'static str) -> Claim {
         Claim { slip: Some(Slip { kind, instead, stated, why }), ..self }
     }
@@ -130,19 +131,19 @@ struct Slip {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlipKind {
-    /// The difference in per cent of the wrong one of the two machines.
+    /// The difference is in per cent of the wrong one of the two machines.
     SwappedBase,
-    /// Against another machine.
+    /// The difference is to another machine.
     OtherBase,
-    /// "400 % more" for 400 % of.
+    /// "400 % more" instead of "400 % of".
     OfForMore,
-    /// A digit lost or doubled.
+    /// A digit is lost or doubled.
     PowerOfTen,
-    /// Computed from a figure that was rounded before.
+    /// The number was computed from a figure that was already rounded.
     RoundedInput,
-    /// Computed from another figure than that of the card.
+    /// The number was computed from another figure than the card's.
     OtherInput,
-    /// TB for TiB: a reading that makes the claim right.
+    /// TB stands for TiB; read so, the claim is right.
     BinaryPrefix,
 }
 
@@ -204,9 +205,9 @@ enum Bound {
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Exact,
-    /// The value is as stated if rounding is allowed for.
+    /// The value is as stated if rounding is allowed.
     WithinRounding,
-    /// The value is as stated if a decimal prefix is read as the binary one; as written it is another.
+    /// The value is as stated if a decimal prefix is read as the binary one, and another as written.
     OtherPrefix,
     Wrong,
 }
@@ -223,7 +224,7 @@ impl Verdict {
     }
 }
 
-/// A claim, computed again.
+/// A recomputed claim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Checked {
     pub claim: &'static str,
@@ -242,7 +243,7 @@ pub struct Checked {
     pub why: &'static str,
 }
 
-/// All claims, computed again.
+/// All claims, recomputed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClaimsReport {
     pub schema: u32,
@@ -254,7 +255,7 @@ pub struct ClaimsReport {
     pub wrong: usize,
 }
 
-/// Computes all claims again.
+/// Recomputes all claims.
 pub fn check() -> ClaimsReport {
     let machines = Machine::all();
     let claims: Vec<Checked> = article::claims().iter().filter_map(|claim| check_one(claim, &machines)).collect();
@@ -269,7 +270,7 @@ pub fn check() -> ClaimsReport {
     }
 }
 
-/// Computes a claim; `None` if it names a machine, a figure or a unit that is not known, which a test excludes.
+/// Recomputes a claim; `None` if its machine, figure or unit is unknown, which a test excludes.
 fn check_one(claim: &Claim, machines: &[Machine]) -> Option<Checked> {
     let computed = compute::value(&claim.formula, machines)?;
     let stated = Quantity::parse(claim.stated)?;

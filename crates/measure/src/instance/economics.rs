@@ -1,4 +1,4 @@
-//! Computes what a machine's parts cost, and how they are balanced.
+//! Computes amounts per part of a machine, such as the price of a TB, and the balance between parts.
 //!
 //! **Why.** Machines are bought whole. Which one is cheap depends on the part that runs out first, and price lists do
 //! not show that.
@@ -27,7 +27,7 @@ struct AmountKind {
     unit: Option<Unit>,
     /// The figure that is divided; `None`: the price of a year.
     above: Option<&'static str>,
-    /// The figures to divide by, of which the first that the card has counts; if empty, nothing divides.
+    /// The possible divisors; the first that the card has counts. If empty, nothing divides.
     below: &'static [&'static str],
     /// The divisor's unit: 1e12 for an amount per TB.
     per: f64,
@@ -80,7 +80,7 @@ pub struct AmountRow {
     pub title: &'static str,
     /// The unit; `money` is in the currency of the prices, a year.
     pub unit: &'static str,
-    /// A cell for each machine, in their order.
+    /// A cell for each machine, in the order of the machines.
     pub cells: Vec<AmountCell>,
 }
 
@@ -93,7 +93,7 @@ pub struct AmountCell {
     pub shown: String,
 }
 
-/// Returns the amounts of machines; without `prices`, those of money are left out.
+/// Returns the amounts of machines; without `prices`, leaves out those of money.
 pub fn amounts(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<AmountRow> {
     let row = |kind: &AmountKind| {
         let cell = |candidate: &Candidate| {
@@ -112,7 +112,7 @@ pub fn amounts(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<Amou
     AMOUNTS.iter().filter(|kind| prices.is_some() || kind.unit.is_some()).map(row).collect()
 }
 
-/// Returns an amount of a machine, or why it is not known.
+/// Returns an amount of a machine, or why it is unknown.
 fn amount(kind: &AmountKind, card: &Card, price: Option<&InstancePrice>) -> Result<f64, String> {
     let above = match kind.above {
         Some(key) => card.value(key).ok_or_else(|| format!("no {key}"))?,

@@ -1,7 +1,7 @@
 //! The names of the figures on a card, each with its meaning, its unit and its better direction.
 //!
-//! **Why.** Cards are compared years after they were made, and by programs. That takes a unit and a direction for each
-//! figure.
+//! **Why.** Cards are compared years after they were made, and by programs. Each figure therefore needs a unit and a
+//! direction.
 //!
 //! **How.** One table, [`FIGURES`]. A key is `group.name`; the name ends in its unit if it has one. Each stressor of
 //! stress-ng has a key of its own: `stress_ng.cpu` and so on. Figures of the loopback interface measure the network
@@ -27,15 +27,15 @@ use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A number of things, printed in full.
+    /// A number of items, printed in full.
     Count,
     /// Installed bytes, printed in MiB, GiB.
     BytesBinary,
-    /// Bytes as disks are sold, printed in GB, TB.
+    /// Bytes in the decimal units of disk vendors, printed in GB, TB.
     BytesDecimal,
     /// Bytes per second, printed in MB/s, GB/s.
     BytesPerS,
-    /// Bits per second, as networks are sold, printed in Mbit/s, Gbit/s.
+    /// Bits per second in the decimal units of networks, printed in Mbit/s, Gbit/s.
     BitsPerS,
     /// Operations, packets or the like per second.
     PerS,
@@ -120,7 +120,7 @@ pub struct FigureKind {
     pub title: &'static str,
     pub unit: Unit,
     pub better: Better,
-    /// Whether it is counted or advertised, not measured.
+    /// Whether the figure is counted or advertised, not measured.
     pub is_counted: bool,
 }
 
@@ -182,7 +182,7 @@ pub fn kind(key: &str) -> Option<&'static FigureKind> {
     }
 }
 
-/// Returns the name of `key` in tables; that of a stress-ng key names its stressor.
+/// Returns the name of `key` in tables; the name of a stress-ng key includes its stressor.
 pub fn title(key: &str) -> String {
     match (key.strip_prefix(STRESS_NG), kind(key)) {
         (Some(stressor), _) => format!("stress-ng {stressor}"),

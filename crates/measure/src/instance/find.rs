@@ -1,12 +1,12 @@
 //! Finds a machine by name: a card in a file, a published card, or a row of the table of presets.
 //!
-//! **Why.** Users compare the machine that they measured with those that they could have instead, wherever the figures
-//! come from.
+//! **Why.** Users compare the machine that they measured with those that they could have instead, regardless of the
+//! source of the figures.
 //!
 //! **How.** [`find`] reads a card if the name ends in `.json` or is a file; else it looks the name up among the
 //! published cards and the instances of the table of presets. If both have the name, it returns the published card,
-//! completed from the table; the fact [`FROM_PRESET`] lists the added figures, and a warning names those that both have
-//! and that differ, with both sources: `--disk` takes the table's. [`find_all`] finds several and gives
+//! completed from the table; the fact [`FROM_PRESET`] lists the added figures. A warning lists the figures that both
+//! have and that differ, with both sources; `--disk` uses the table's. [`find_all`] finds several machines and gives
 //! each a label of its own.
 //!
 //! **Limits.** The disk figures of a preset are the best case of all disks together. Cores are known for AWS only: a
@@ -31,10 +31,10 @@ use thiserror::Error;
 
 use super::{Card, CardError, Figure, Origin, OriginKind, published};
 
-/// Name of the fact that lists the figures added to a published card from the table of presets.
+/// Name of the fact that lists the figures added to a published card from the presets.
 pub const FROM_PRESET: &str = "origin.from_preset";
 
-/// Factor, up or down, from which two published figures of one machine are said to differ.
+/// Factor, up or down, from which on two published figures of one machine count as different.
 const DIFFERS: f64 = 1.25;
 
 /// Why there is no card.
@@ -45,7 +45,7 @@ pub enum FindError {
     #[error("{name}: there is no such file, and no such instance is known: {hint}")]
     Unknown {
         name: String,
-        /// The name that was probably meant, or where to find one.
+        /// The name that was probably meant, or where to find names.
         hint: String,
     },
     #[error("{first} and {second} are the same card: name two that differ")]
@@ -67,11 +67,12 @@ pub fn find(name: &str) -> Result<Card, FindError> {
     if name.ends_with(".json") || path.is_file() {
         return Ok(Card::read(path)?);
     }
+
     let preset = presets::instances().iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(of_preset);
     match (published::find(name), preset) {
         (Some(card), Some(preset)) => Ok(completed(card, preset)),
         (Some(card), None) | (None, Some(card)) => Ok(card),
-        // A device, a pipe or a directory: the reader says what is wrong with it.
+        // A device, a pipe or a directory: the reader's error states the fault.
         (None, None) if path.exists() => Ok(Card::read(path)?),
         (None, None) => {
             let names: Vec<&str> = presets::instances().iter().map(|row| row.name).collect();
@@ -114,6 +115,7 @@ pub fn find_all(names: &[String]) -> Result<Vec<Candidate>, FindError> {
 fn completed(mut card: Card, preset: Card) -> Card {
     let source = format!("{} ({})", preset.origin.source, preset.origin.date);
     let (mut added, mut different) = (Vec::new(), Vec::new());
+
     for (key, figure) in preset.figures {
         match card.figures.get(&key) {
             None => {
@@ -128,6 +130,7 @@ fn completed(mut card: Card, preset: Card) -> Card {
             Some(_) => {}
         }
     }
+
     if !different.is_empty() {
         let Origin { source: own, date, .. } = &card.origin;
         card.warnings.push(format!(
@@ -136,6 +139,7 @@ fn completed(mut card: Card, preset: Card) -> Card {
             different.join(", ")
         ));
     }
+
     if !added.is_empty() {
         card.facts.insert(FROM_PRESET.to_owned(), format!("{}: table of presets: {source}", added.join(", ")));
         let suspect = preset.warnings.into_iter().filter(|_| added.iter().any(|key| key.starts_with("disk.")));

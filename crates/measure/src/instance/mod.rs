@@ -1,11 +1,11 @@
-//! Compares machines: what each carries, what it costs, and how a family of machines scales with its sizes.
+//! Compares machines: capacities, costs, and how a family of machines scales with its sizes.
 //!
 //! **Why.** A database needs processor, memory, disk and network in some ratio, and machines are sold in other ratios.
 //! Advertised figures differ from measured ones, a percentage without its base proves anything, and no price list has
 //! the price of a terabyte or of a million operations.
 //!
-//! **How.** A [`Card`] holds all that is known of one machine: figures under the names of [`figures`], measured here,
-//! published, or taken from the table of presets. Everything else reads cards only:
+//! **How.** A [`Card`] has all that is known of one machine: figures under the names of [`figures`], measured here,
+//! published, or taken from the table of presets. Everything else reads only cards:
 //!
 //! ```text
 //!  measure ---\                     /--> compare    ratios, their causes, and the machine for a need

@@ -1,4 +1,4 @@
-//! Shows a card as a table of figures, as CSV, and as one HTML page.
+//! Formats a card as a table of figures, as CSV, and as one HTML page.
 //!
 //! **Why.** People look at a card before they compare it: which figures it has, how precise they are, and which are
 //! missing.
@@ -56,7 +56,7 @@ fn row(key: &str, figure: &Figure) -> Option<Row> {
     Some(Row { title: figures::title(key), value: unit.format(figure.value), interval })
 }
 
-/// Returns CSV with a line for each figure: `key,value,low,high,samples`; without an interval, its ends are empty.
+/// Returns CSV with a line for each figure: `key,value,low,high,samples`; without an interval, the ends are empty.
 pub fn csv(card: &Card) -> String {
     let rows = card.keys().into_iter().filter_map(|key| {
         let figure = card.figures.get(key)?;

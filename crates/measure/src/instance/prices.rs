@@ -7,7 +7,7 @@
 //! files with the same currency are read as one list.
 //!
 //! **Limits.** Whether prices include discounts, taxes, traffic and support is up to the file. No file is checked
-//! against a provider; prices that are two years old, or of a day to come, get a warning.
+//! against a provider; prices that are two years old, or of a future date, get a warning.
 //!
 //! **Example.**
 //!
@@ -39,13 +39,13 @@ use plimsoll_files::{Code, ConfigError, yaml};
 /// Hours of a year: clouds bill 365 days.
 pub const HOURS_PER_YEAR: f64 = 8760.0;
 
-/// The highest price: nothing costs more in any currency, and sums of such prices are still finite.
+/// The highest price. Nothing costs more in any currency, and sums of such prices are still finite.
 const PRICE_MAX: f64 = 1e12;
 
 /// The longest name of an instance or a currency, in characters.
 const NAME_MAX_CHARS: usize = 64;
 
-/// Age in whole years from which on prices get a warning.
+/// Age in whole years from which on prices get a warning as old.
 const OLD_YEARS: i16 = 2;
 
 const FILE: Schema<'static> = Schema {
@@ -90,7 +90,7 @@ impl PriceList {
         self.instances.iter().find(|price| price.name.eq_ignore_ascii_case(name))
     }
 
-    /// Returns reasons to doubt the prices: they are old, of a day to come, or of several regions.
+    /// Returns reasons to doubt the prices: they are old, of a future date, or of several regions.
     pub fn warnings(&self) -> Vec<String> {
         self.warnings_on(jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date())
     }
@@ -158,7 +158,7 @@ impl PriceList {
 ///
 /// # Errors
 /// The text is not YAML; a key is unknown or missing; a price is not above 0; a row is in another currency; a date is
-/// not one; a name is there twice.
+/// invalid; a name occurs twice.
 pub fn parse(source_name: &str, text: &str) -> Result<PriceList, ConfigError> {
     let mut list = PriceList::default();
     list.add(&Source::new(source_name, text)).map(|()| list)
@@ -176,7 +176,7 @@ pub fn read_files<P: AsRef<Path>>(paths: &[P]) -> Result<Option<PriceList>, Conf
     Ok((!paths.is_empty()).then_some(list))
 }
 
-/// The values that hold for each price of a file unless its row has its own.
+/// The values of a file that hold for each of its prices unless the row has its own.
 struct Common {
     currency: String,
     date: String,
@@ -231,7 +231,7 @@ fn instance(entry: &Field<'_>, common: &Common) -> Result<InstancePrice, ConfigE
     Ok(InstancePrice { name, per_year, commitment, date: common.date_of_row(&fields)? })
 }
 
-/// Reads a price above 0: nothing is free, and what has no price has no entry.
+/// Reads a price above 0. A machine without a price has no entry.
 fn price(fields: &Fields<'_>, key: &str) -> Result<f64, ConfigError> {
     let field = fields.required(key, "write the price")?;
     let is_price = |number: f64| number > 0.0 && number <= PRICE_MAX;
@@ -258,7 +258,7 @@ fn date(field: &Field<'_>) -> Result<String, ConfigError> {
     Ok(text.to_owned())
 }
 
-/// Returns the first and the last day that `2019`, `2019-05` or `2019-05-08` may mean.
+/// Returns the first and the last day of `2019`, `2019-05` or `2019-05-08`.
 fn parse_date(text: &str) -> Option<[Date; 2]> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     let day = |text: String| text.parse::<Date>().ok().filter(|_| is_plain);

@@ -1,12 +1,13 @@
-//! Figures that others published about machines, copied by hand into cards.
+//! Published figures of machines, copied by hand into cards.
 //!
 //! **Why.** A claim about a machine is checked against the figures that its own source states.
 //!
-//! **How.** JSON cards in `published/`, parsed once; [`find`] returns a copy. [`super::claims`] has claims about them.
+//! **How.** JSON cards in `published/`, parsed once; [`find`] returns a copy. [`super::claims`] checks claims against
+//! them.
 //!
 //! The figures are those of ScyllaDB's article on i3en.24xlarge of May 2019: processor (stress-ng), network (iperf) and
-//! disks (fio) of that machine and of i3.16xlarge, disks and cores of i3.metal. Capacities are what Amazon states:
-//! 8 x 1900 GB and 8 x 7500 GB. Rates of small packets are numbers of datagrams over the 60.3 s of the run. The
+//! disks (fio) of that machine and of i3.16xlarge, disks and cores of i3.metal. Capacities are those that Amazon
+//! states: 8 x 1900 GB and 8 x 7500 GB. Rates of small packets are numbers of datagrams over the 60.3 s of the run. The
 //! article does not state the version of stress-ng, only that all machines ran alike: the fact `stress_ng.version`.
 //!
 //! **Limits.** The figures are rounded as published, from one run each.

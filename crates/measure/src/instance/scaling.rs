@@ -1,14 +1,14 @@
 //! Judges how the figures of a family of machines scale with size: advertised against measured.
 //!
-//! **Why.** A larger machine should carry more. If it does not, the shape of the figure tells where to look: a figure
-//! that grows but stays low (requests of the wrong size, a disk slower than stated) is another fault than one that
-//! stands still (a limit before the disks). The two were once hunted as one.
+//! **Why.** A larger machine should reach more. If it does not, the shape of the figure points to the cause: a figure
+//! that grows but stays low (requests of the wrong size, a disk slower than stated) is another fault than a constant
+//! figure (a limit before the disks). The two were once debugged as one.
 //!
-//! **How.** A [`Family`] is a list of [`Size`]s, from the table of presets, a CSV or cards. [`report`] follows each of
-//! the four figures over the sizes, in the order of their vCPUs, and finds its [`Shape`]:
+//! **How.** A [`Family`] is a list of [`Size`]s, from the table of presets, a CSV or cards. [`report`] orders the sizes
+//! by their vCPUs, and finds the [`Shape`] of each of the four figures over them:
 //!
 //! - A measured figure *departs* if it is below 90 % of the advertised one: two runs on the same kind of disk differ by
-//!   some per cent, so that 10 % ([`SAME_FIGURE`]) are evidence.
+//!   some per cent, so 10 % ([`SAME_FIGURE`]) are evidence.
 //! - It *plateaus* if the figures of the last sizes (two or more) are within 10 % of each other, while the advertised
 //!   figure (or, without one, the number of vCPUs) grows by a quarter or more over them, and the last one departs or
 //!   has no advertised figure. One size is enough if it departs at a power of two of bytes per second.
@@ -16,10 +16,10 @@
 //!   more than 10 %; if it does not, it is *low without growth*.
 //!
 //! For a plateau, known causes are tried (`scaling/cause.rs`): a power of two, the same disks, one submitting thread,
-//! reads and writes that stop at the same rate.
+//! reads and writes with the same limit.
 //!
-//! **Limits.** A size is known only by its name or its number of vCPUs. A cause that fits is a place to look at, not a
-//! proof. Without an advertised figure only plateaus are found.
+//! **Limits.** A size is known only by its name or its number of vCPUs. A cause that fits is a hint, not a proof.
+//! Without an advertised figure only plateaus are found.
 //!
 //! **Example.**
 //!
@@ -77,7 +77,7 @@ pub struct Size {
     pub measured: [Option<f64>; 4],
     /// The figures advertised or expected, and the basis of each.
     pub advertised: [Option<(f64, AdvertisedKind)>; 4],
-    /// What another program measured.
+    /// Figures that another program measured.
     pub reference: [Option<f64>; 4],
     /// CPU time of a 4 KiB read in nanoseconds, if it was measured.
     pub submission_ns: Option<f64>,
@@ -88,14 +88,14 @@ pub struct Size {
 pub enum AdvertisedKind {
     #[default]
     Stated,
-    /// It was inferred from measured figures of small sizes, so their agreement proves nothing.
+    /// The figure was inferred from measured figures of small sizes, so their agreement proves nothing.
     Inferred,
-    /// Nothing is advertised, but a figure was expected, for instance from an older preset.
+    /// Nothing is advertised; the figure was expected, for instance from an older preset.
     Expected,
 }
 
 impl AdvertisedKind {
-    /// Returns the word for a sentence, in the place of `advertised`.
+    /// Returns the word that replaces `advertised` in a sentence.
     pub(crate) fn as_word(self) -> &'static str {
         match self {
             AdvertisedKind::Stated => "advertised",
@@ -158,7 +158,7 @@ pub enum Shape {
     /// The figure does not grow from the smallest size to the largest, which is below 90 % of the advertised one. It is
     /// no plateau: the advertised figure is as flat, or the measured one falls.
     LowWithoutGrowth,
-    /// The figure stands still while size grows.
+    /// The figure is constant while the size grows.
     Plateaus,
     /// The figure does not plateau, and nothing is advertised for any size.
     Grows,
@@ -188,13 +188,13 @@ pub struct ScalePoint {
     pub difference_pct: Option<f64>,
     /// Whether the difference is below -10 %.
     pub departs: bool,
-    /// What another program measured, in the same unit.
+    /// The figure that another program measured, in the same unit.
     pub reference: Option<f64>,
     /// The measured figure less the reference, in per cent of the reference.
     pub reference_difference_pct: Option<f64>,
 }
 
-/// The sizes over which a figure stands still.
+/// The sizes over which a figure is constant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plateau {
     /// The mean of these sizes, in operations or bytes per second.

@@ -2,8 +2,9 @@
 //!
 //! **Why.** Percentiles of several runs or shards cannot be added; the counts behind them can.
 //!
-//! **How.** Lists the non-empty buckets in rising order: the longest latency in nanoseconds that each holds, and its
-//! count. They are those of [`plimsoll::core::Histogram`], so a merge adds counts of equal buckets, without loss.
+//! **How.** Lists the non-empty buckets in rising order: the longest latency in nanoseconds that each can have, and its
+//! count. The buckets are those of [`plimsoll::core::Histogram`], so a merge adds counts of equal buckets, without
+//! loss.
 //!
 //! **Limits.** The middle of a bucket is off by at most 0.78 %, also for the shortest and the longest latency.
 //! Latencies above 18 minutes are in the last bucket.

@@ -2,11 +2,11 @@
 //!
 //! **Why.** A result is a file: it is compared, plotted and kept. Its schema is documented here and stable.
 //!
-//! **How.** [`TestReport`] holds plain numbers, with units in the names. JSON is this structure, and
-//! [`TestReport::from_json`] reads it again; CSV has a line for each of its `jobs`; YAML is io_tester's own form: a
-//! list with one map a shard, one entry a job, its field names (throughput in KiB/s labelled `kB/s`, latencies in
-//! microseconds), with ours beside them (`splits`, `waited_sec`, `errors`). Latencies are kept as [`Buckets`], so
-//! percentiles can be computed over several results.
+//! **How.** [`TestReport`] has plain numbers, with units in the names. JSON is this structure, and
+//! [`TestReport::from_json`] reads it; CSV has a line for each of its `jobs`; YAML is io_tester's own form: a list with
+//! one map a shard, one entry a job, its field names (throughput in KiB/s labelled `kB/s`, latencies in microseconds),
+//! followed by our own fields (`splits`, `waited_sec`, `errors`). Latencies are kept as [`Buckets`], so percentiles can
+//! be computed over several results.
 //!
 //! **Limits.** io_tester's `io_queue_adjusted_consumption` and `io_queue_starvation_time_sec` are the virtual time and
 //! the time with work queued and nothing in the device; here the wait has reasons instead, and those two keys are left
@@ -47,7 +47,7 @@ pub use price::GoalPrice;
 /// Version of the JSON form. It rises when a key is removed or changes its meaning.
 pub const SCHEMA: u64 = 1;
 
-/// Latency of requests, in microseconds. All zero without requests.
+/// Latency of requests, in microseconds. All zero if no request completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     pub average_us: f64,
@@ -100,7 +100,7 @@ pub struct ClassReport {
     pub device_s: f64,
     pub queue: Latency,
     pub device: Latency,
-    /// How often the class became active.
+    /// Times that the class became active.
     pub activations: u64,
     /// Seconds with work queued while other classes were served.
     pub waited_fairness_s: f64,
@@ -108,7 +108,7 @@ pub struct ClassReport {
     pub waited_tokens_s: f64,
     /// Seconds with work queued at a limit of the class, or of a group above it.
     pub waited_limit_s: f64,
-    /// Seconds with work queued while enough was in the device.
+    /// Seconds with work queued while the device had enough pieces.
     pub waited_depth_s: f64,
     /// Seconds with work queued while the backend had no room.
     pub waited_backend_s: f64,
@@ -126,16 +126,16 @@ pub struct JobReport {
     /// Length of a request in bytes; with several lengths the longest.
     pub request_bytes: u64,
     pub job: JobOptions,
-    /// Requests that completed; for a `cpu` job its slices.
+    /// Requests that completed; of a `cpu` job, its slices.
     pub requests: u64,
     pub bytes: u64,
-    /// Requests that failed or came back short.
+    /// Requests that failed or transferred too few bytes.
     pub errors: u64,
-    /// Error of the first of them; `None` without errors.
+    /// Error of the first failed request; `None` without errors.
     pub first_error: Option<String>,
     pub iops: f64,
     pub throughput_bytes_per_s: f64,
-    /// Latency from when a request was due (or sent) to its end.
+    /// Latency from when a request was due (or sent) until it completed.
     pub latency: Latency,
     pub device_depth: Depth,
     /// Figures of the class on the I/O queue; `None` if its queue is on another shard.
@@ -158,7 +158,7 @@ pub struct JobReport {
     /// Requests that were due and had not completed at the end of the window; 0 for closed loops.
     #[serde(default)]
     pub overdue: u64,
-    /// How long the oldest of those was overdue, in microseconds; 0 if none.
+    /// Time for which the oldest of those was overdue, in microseconds; 0 if none.
     #[serde(default)]
     pub overdue_oldest_us: f64,
 }
@@ -169,7 +169,7 @@ pub struct IntervalReport {
     pub length_s: f64,
     pub requests: u64,
     pub bytes: u64,
-    /// Mean latency in microseconds; 0 without requests.
+    /// Mean latency in microseconds; 0 if no request completed.
     pub latency_mean_us: f64,
     pub latency_max_us: f64,
 }
@@ -186,7 +186,7 @@ impl IntervalReport {
     }
 }
 
-/// Properties of a machine that matter for a comparison; nothing that names the machine.
+/// Properties of a machine that matter for a comparison; none of them identifies the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// CPUs that the program may use; `None` if the system does not report them.
@@ -214,11 +214,11 @@ pub struct TestReport {
     pub elapsed_s: f64,
     /// Whether the run was stopped early.
     pub interrupted: bool,
-    /// Bytes written to the storage, its preparation included.
+    /// Bytes written to the storage, including its preparation.
     pub written_bytes: u64,
     /// Whether the write bound ended writers.
     pub max_write_reached: bool,
-    /// How steady the run was, if it was to end when steady: of several stages, the first that was not, or the last.
+    /// Steadiness of the run, if it could end when steady: of several stages, the first unsteady one, or the last.
     #[serde(default)]
     pub steady: Option<Steady>,
     /// The disks whose latency goal kept them from the throughput goal at the end of the window.
@@ -247,7 +247,7 @@ impl Load {
     }
 }
 
-/// The keys that tell whether a text is a result, and of which form.
+/// The keys that identify a text as a result, and its form.
 #[derive(Deserialize)]
 struct Head {
     plimsoll: Option<IgnoredAny>,
@@ -309,12 +309,12 @@ impl TestReport {
         }
     }
 
-    /// Returns the report with the place, and the seed, duration and warm-up that were asked for.
+    /// Returns the report with the place, and the options' seed, duration and warm-up.
     pub fn with_options(self, options: &TestOptions) -> TestReport {
         TestReport { made: self.made.with_options(options), ..self }
     }
 
-    /// Returns where and how it was made, and failed requests, a sentence each.
+    /// Returns where and how the result was made, and the failed requests, a sentence each.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = self.made.sentences();
         remarks.push(format!(

@@ -4,7 +4,7 @@
 //!
 //! **How.** [`DirectionReport`] is made from the separate counts of [`crate::load`].
 //!
-//! **Limits.** Jobs that only read, or only write, have no directions: their own figures serve.
+//! **Limits.** Jobs that only read, or only write, have no directions: their own figures are the direction's.
 //!
 //! **Example.**
 //!
@@ -27,11 +27,11 @@ pub struct DirectionReport {
     pub requests: u64,
     /// Bytes that those requests moved; 0 for flushes.
     pub bytes: u64,
-    /// Requests that failed or came back short.
+    /// Requests that failed or transferred too few bytes.
     pub errors: u64,
     pub iops: f64,
     pub throughput_bytes_per_s: f64,
-    /// Latency from when a request was due (or sent) to its end.
+    /// Latency from when a request was due (or sent) until it completed.
     pub latency: Latency,
     pub histogram: Buckets,
 }

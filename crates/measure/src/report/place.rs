@@ -1,12 +1,11 @@
 //! Where, when and how a test ran.
 //!
-//! **Why.** A result that is found again after a year, or beside another, must say of which disk it is, and what was
-//! asked for.
+//! **Why.** A result that is found after a year, or beside another, must state its disk and the options of the run.
 //!
-//! **How.** [`Place::here`] looks up the disk below the storage, as the kernel names and identifies it.
-//! [`Circumstances`] are the head of each result: of one run, and of an experiment of many.
+//! **How.** [`Place::here`] finds the disk below the storage, with the kernel's name and model. [`Circumstances`] are
+//! the head of each result: of one run, and of an experiment with several.
 //!
-//! **Limits.** Storage without a block device (memory, a network, an overlay) has no disk. Of an array the model is
+//! **Limits.** Storage without a block device (memory, a network, an overlay) has no disk. The model of an array is
 //! that of the array, if it has any.
 //!
 //! **Example.** `{"host": "db-1", "date": "2026-05-28 20:26:40 UTC", "storage": "/mnt/data", "disk": "nvme0n1, Amazon
@@ -33,14 +32,14 @@ pub struct Circumstances {
     /// Version of the program that made the result.
     pub plimsoll: String,
     pub machine: Machine,
-    /// Where and when; `None` in results of older versions, and where nothing was asked for.
+    /// Where and when; `None` in results of older versions, and without options.
     #[serde(default)]
     pub place: Option<Place>,
     /// Seed of positions, gaps and data; `None` if unknown.
     pub seed: Option<u64>,
-    /// Duration asked for, in seconds; `None` if unknown.
+    /// Requested duration, in seconds; `None` if unknown.
     pub duration_s: Option<f64>,
-    /// Warm-up asked for, in seconds; `None` if unknown.
+    /// Requested warm-up, in seconds; `None` if unknown.
     pub warmup_s: Option<f64>,
     /// Backend that served the I/O.
     pub backend: String,
@@ -49,7 +48,7 @@ pub struct Circumstances {
 }
 
 impl Circumstances {
-    /// Returns the circumstances of a run on this machine, without what was asked for.
+    /// Returns the circumstances of a run on this machine, without its options.
     pub(crate) fn of_run(run: &RunResult) -> Circumstances {
         let (backend, backend_reason) =
             run.backend.as_ref().map_or_else(Default::default, |b| (b.kind.to_string(), b.reason.clone()));
@@ -66,7 +65,7 @@ impl Circumstances {
         }
     }
 
-    /// Returns them with the place, and the seed, duration and warm-up that were asked for.
+    /// Returns the circumstances with the place, and the options' seed, duration and warm-up.
     pub(crate) fn with_options(self, options: &TestOptions) -> Circumstances {
         let reaches_disk =
             ![BackendKind::Null, BackendKind::Memory].map(|kind| kind.to_string()).contains(&self.backend);
@@ -80,7 +79,7 @@ impl Circumstances {
         }
     }
 
-    /// Returns the place, and what was asked for, a sentence each.
+    /// Returns the place and the options, a sentence each.
     pub fn sentences(&self) -> Vec<String> {
         let seconds = |s: f64| format_duration_ns((s.max(0.0) * 1e9) as u64);
         let parts = [
@@ -101,16 +100,16 @@ impl Circumstances {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub host: String,
-    /// When the test ended, in UTC; of a measurement of `tune` when it began.
+    /// End of the test, in UTC; begin of a measurement of `tune`.
     pub date: String,
-    /// The directory, file or device, with its whole path.
+    /// The directory, file or device, as an absolute path.
     pub storage: String,
-    /// Name, model and size of the disk below it; `None` if there is none, or the backend reached none.
+    /// Name, model and size of the disk below the storage; `None` if there is none, or the backend did not use it.
     pub disk: Option<String>,
 }
 
 impl Place {
-    /// Describes a test that ends now. `reaches_disk` is whether its backend did.
+    /// Describes a test that ends now. `reaches_disk` is whether its backend used the disk.
     pub(crate) fn here(storage: &Path, reaches_disk: bool) -> Place {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         Place {

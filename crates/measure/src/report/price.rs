@@ -1,14 +1,15 @@
 //! The price of a latency goal that binds.
 //!
-//! **Why.** A disk whose rate rises slowly with the requests in it cannot keep both goals. Whoever measures it wants to know
-//! that the scheduler held it back, by how much, and what to change.
+//! **Why.** A disk whose rate rises slowly with the requests in it cannot keep both goals. A user who measures such a
+//! disk should see that the scheduler held it back, by how much, and what to change.
 //!
-//! **How.** Each shard notes [`WindowLimit`] at the end of the measured window, while the load is still there; the first
-//! shard that saw the latency goal bind tells.
+//! **How.** Each shard records [`WindowLimit`] at the end of the measured window, while the load still runs. The report
+//! uses the first shard whose closed loop was bound by the latency goal.
 //!
 //! **Limits.** Estimates: see [`WindowLimit`].
 //!
-//! **Example.** "the latency goal binds: about 0.84 of the disk's throughput is kept; --latency-goal 1.4 would keep the throughput goal".
+//! **Example.** "the latency goal binds: about 0.84 of the throughput is kept; --latency-goal 1.4 (or less) would keep
+//! the throughput goal".
 
 use plimsoll::core::WindowLimit;
 use serde::{Deserialize, Serialize};
@@ -19,9 +20,9 @@ use crate::load::RunResult;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GoalPrice {
     pub disk: u16,
-    /// The part of the disk's full throughput that the window keeps, about.
+    /// The approximate part of the disk's full throughput that the window keeps.
     pub kept: f64,
-    /// A latency goal that would keep the throughput goal, in milliseconds; a smaller one may do.
+    /// A latency goal that would keep the throughput goal, in milliseconds. A smaller one may suffice.
     pub needed_ms: f64,
 }
 
@@ -36,7 +37,7 @@ impl GoalPrice {
         }
     }
 
-    /// Returns what binds, what it costs, and what to change; without a full stop.
+    /// Returns a clause with the binding goal, its cost and the remedy, without a full stop.
     pub fn sentence(&self) -> String {
         let GoalPrice { disk, kept, needed_ms } = self;
         let which = if *disk == 0 { String::new() } else { format!(" of disk {disk}") };
@@ -47,7 +48,7 @@ impl GoalPrice {
     }
 }
 
-/// Returns the prices of a run, by the number of the disk.
+/// Returns the prices of a run, ordered by the number of the disk.
 pub(super) fn of_run(run: &RunResult) -> Vec<GoalPrice> {
     let disks = run.shards.iter().map(|shard| shard.window_limits.len()).max().unwrap_or(0);
     let price = |disk: u16| {

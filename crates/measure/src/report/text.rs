@@ -1,12 +1,12 @@
 //! A test's result as CSV and as io_tester's YAML.
 //!
-//! **Why.** Spreadsheets read the CSV, scripts written for io_tester the YAML.
+//! **Why.** Spreadsheets read the CSV, and scripts written for io_tester read the YAML.
 //!
 //! **How.** [`csv`] prints a line for each job over all shards. [`yaml`] prints for each type of job io_tester's keys
 //! in its order, and then our own.
 //!
 //! **Limits.** Latency by interval, buckets and options are in the JSON only. `statistics: aio_retries` counts requests
-//! that io_tester had to hand to its system-call thread because the kernel refused them; no backend here does that, so
+//! that io_tester had to pass to its system-call thread because the kernel refused them; no backend here does that, so
 //! it is always 0.
 //!
 //! **Example.** A `cpu` job is one line of YAML below its name, `throughput: 9876.543`: slices a second.
@@ -62,10 +62,10 @@ impl TestReport {
     }
 }
 
-/// Plain words that some YAML readers take for a boolean or null.
+/// Unquoted words that some YAML readers take for a boolean or null.
 const YAML_WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null"];
 
-/// Returns a YAML scalar that is a string, whatever it looks like.
+/// Returns a YAML scalar that every reader takes for a string.
 fn yaml_string(text: &str) -> String {
     let plain = !YAML_WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
         && text.starts_with(|c: char| c.is_ascii_alphabetic())

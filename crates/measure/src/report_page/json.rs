@@ -1,11 +1,11 @@
 //! Recognises results in JSON, and makes their sections.
 //!
-//! **Why.** The keys of a result tell its kind; its file name does not.
+//! **Why.** The keys of a result identify its kind; its file name does not.
 //!
-//! **How.** [`read`] looks for keys that only one kind of result has, and reads the text as that kind, with that kind's
-//! own message if it is damaged.
+//! **How.** [`read`] looks for keys that only one kind of result has, and reads the text as that kind. If it is
+//! damaged, the message is that kind's own.
 //!
-//! **Limits.** If only its own command can show a result on a page, a message says what to do.
+//! **Limits.** If only a result's own command can show it on a page, a message says what to do.
 //!
 //! **Example.** A map with `jobs` and `by_shard` is the result of a test.
 
@@ -87,7 +87,7 @@ pub(crate) fn kind(value: &Value) -> Result<Option<Kind>, String> {
     }))
 }
 
-/// Returns a sentence on JSON that is no result that is known here.
+/// Returns a sentence on JSON that is no known result.
 fn unknown(value: &Value) -> String {
     match ELSEWHERE.iter().find(|(keys, _)| has(value, keys)) {
         Some((_, what)) => format!("this is {what}"),

@@ -2,8 +2,8 @@
 //!
 //! **Why.** A scenario's tables and figures belong beside measurements.
 //!
-//! **How.** Reads the documented keys of `sim run --format json` and `sim surface --format json`; missing ones are left
-//! out.
+//! **How.** Reads the documented keys of `sim run --format json` and `sim surface --format json`; leaves out missing
+//! ones.
 //!
 //! **Limits.** Curves are not in the JSON: `sim run --svg DIR` draws them.
 //!

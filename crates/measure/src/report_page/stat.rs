@@ -6,7 +6,7 @@
 //! **How.** The reader of [`plimsoll_observe::stat`] recognises the file; its history becomes the sections of the page
 //! of `plimsoll stat`.
 //!
-//! **Limits.** If that reader does not know the file, the message names everything that a page can be made of.
+//! **Limits.** If that reader does not recognise the file, the message lists every kind of file that a page can show.
 //!
 //! **Example.** A recording of two days becomes a table of verdicts, and a picture for each column.
 

@@ -1,9 +1,9 @@
-//! `plimsoll sim`: scenarios in virtual time, device models from measurements, and how accurate those are.
+//! `plimsoll sim`: scenarios in virtual time, device models from measurements, and the accuracy of those models.
 //!
 //! **Why.** A scheduler on 192 shards, one of them starved, or on a disk that falls to a quarter of its speed, can be
 //! observed in a second, with the same result every time.
 //!
-//! **How.** [`run`] runs named and users' scenarios on several threads, [`parts`] joins what several machines ran,
+//! **How.** [`run`] runs named and users' scenarios on several threads, [`parts`] merges the runs of several machines,
 //! [`stats`] combines several seeds, [`report`] writes results for programs, [`surface`] compares a disk model with a
 //! measured surface of latencies.
 //!

@@ -1,14 +1,14 @@
-//! Parts of a run that several processes share, and the whole that they make.
+//! Divides a run into parts for several processes, and merges their results.
 //!
 //! **Why.** Ten thousand worlds are hours of one machine and minutes of a batch system, which starts commands and
 //! collects their files. The result must be the same.
 //!
-//! **How.** Part K of N has every N-th task from the K-th on, so that all parts take about as long. Its JSON says which
-//! part of what it is ([`PartForm`]); a hash of all tasks tells runs of other scenarios, sweeps or seeds apart.
-//! [`merge`] puts the runs of all parts back into the order of the tasks. Figures keep their bits in JSON, so whatever
-//! is made of the runs is the same as from one process.
+//! **How.** Part K of N has every N-th task from the K-th on, so that all parts take about as long. Its JSON identifies
+//! the part and its run ([`PartForm`]); a hash of all tasks distinguishes runs of other scenarios, sweeps or seeds.
+//! [`merge`] puts the runs of all parts back into the order of the tasks. Figures keep their bits in JSON, so
+//! everything computed from the runs is the same as from one process.
 //!
-//! **Limits.** All parts are in memory. A part that was interrupted is refused: it must be run again.
+//! **Limits.** All parts are in memory. An interrupted part is refused, and must be run again.
 //!
 //! **Example.**
 //!
@@ -32,10 +32,10 @@ use twox_hash::XxHash3_64;
 use super::report::{RunForm, SCHEMA};
 use super::run::{Finished, Subject, Task};
 
-/// Most missing parts that an error names.
+/// Most missing parts that an error lists.
 const NAMED_MAX: usize = 5;
 
-/// Which part of a run: `number` of `of`, from 1.
+/// A part of a run: `number` of `of`, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Part {
     number: usize,
@@ -72,7 +72,7 @@ impl FromStr for Part {
     }
 }
 
-/// How a run is printed: what its command line says of seeds and sweeps.
+/// The seeds and sweeps of a command line, which the output needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Seeds of each scenario.
@@ -104,7 +104,7 @@ struct Whole {
 }
 
 impl PartForm {
-    /// Describes `part` of `tasks`, which are those of all parts.
+    /// Describes `part` of `tasks`; `tasks` are those of all parts.
     pub fn new(part: Part, plan: Plan, tasks: &[Task]) -> PartForm {
         let tasks_hash = format!("{:016x}", hash_of(tasks));
         PartForm { part, whole: Whole { plan, all_runs: tasks.len(), tasks_hash } }
@@ -124,7 +124,7 @@ fn hash_of(tasks: &[Task]) -> u64 {
     let mut sink = Sink(XxHash3_64::with_seed(0));
     let mut last = None;
     for task in tasks {
-        // The hash refuses nothing.
+        // Writing into the hash cannot fail.
         let _ = write!(sink, "{:?}", (task.subject.name(), &task.changes, task.seed));
         // Tasks that differ in their seed share a scenario, which may be large.
         if let Subject::Own(scenario) = &task.subject
@@ -155,7 +155,7 @@ struct PartFile {
 /// Merges the parts of a run; `files` are the paths and texts of their JSON, in any order.
 ///
 /// # Errors
-/// With the file's path: it is no part, is of another version, was interrupted, belongs to another run, or is there
+/// With the file's path: it is no part, is of another version, was interrupted, belongs to another run, or occurs
 /// twice. A part is missing.
 pub fn merge(files: &[(String, String)]) -> Result<Merged, String> {
     let mut parts: BTreeMap<Part, (&str, PartFile)> = BTreeMap::new();
@@ -188,12 +188,12 @@ pub fn merge(files: &[(String, String)]) -> Result<Merged, String> {
     Ok(Merged { plan, finished })
 }
 
-/// Reads one part and checks all that it says of itself.
+/// Reads one part, and checks its description.
 fn read(path: &str, text: &str) -> Result<PartFile, String> {
     let how = "`plimsoll sim run ... --part K/N --format json` prints one";
     let not_a_part = |reason: String| format!("{path}: this is no part of a run: {reason}; {how}");
 
-    // The schema says how the rest is to be read.
+    // The schema determines how the rest is read.
     let value: Value = serde_json::from_str(text).map_err(|error| not_a_part(error.to_string()))?;
     match value.get("schema").and_then(Value::as_u64) {
         Some(SCHEMA) => {}
@@ -223,7 +223,7 @@ fn read(path: &str, text: &str) -> Result<PartFile, String> {
     Ok(file)
 }
 
-/// Refuses parts of a run, in their order, that are not all of it.
+/// Refuses parts, sorted by number, that are not all of a run.
 fn check_that_all_are_there(parts: &[Part]) -> Result<(), String> {
     let of = parts.first().map_or(0, |part| part.of);
     let missing = of - parts.len();

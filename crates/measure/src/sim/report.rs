@@ -2,8 +2,8 @@
 //!
 //! **Why.** The forms are contracts, so they are defined in one place; docs/formats.md describes them.
 //!
-//! **How.** Values are written unchanged, in the units that their names carry. They contain nothing that depends on the
-//! machine: the same seed gives the same bytes.
+//! **How.** Values are written unchanged, in the units of their names. No value depends on the machine: the same seed
+//! gives the same bytes.
 //!
 //! **Limits.** Numbers that are not finite are null in JSON and empty in CSV.
 //!
@@ -54,7 +54,7 @@ pub fn list_csv(scenarios: &[Scenario]) -> String {
     csv(scenarios, columns)
 }
 
-/// One run in the JSON of `sim run`. What only a success has is `None` otherwise.
+/// One run in the JSON of `sim run`. Fields of a successful run are `None` in a failed one.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct RunForm {
     pub(crate) error: Option<String>,
@@ -102,8 +102,10 @@ impl RunForm {
             let name = self.name.clone();
             move |key: &str| format!("a run of {name} has no `{key}`: the file is damaged")
         };
+
         let change = |key: &String| Some((key.clone(), self.sweep.get(key)?.as_str()?.to_owned()));
         let changes = sweep.iter().map(change).collect::<Option<_>>().ok_or_else(|| damaged("sweep"))?;
+
         let result = match self.error {
             Some(error) => Err(error),
             None => {
@@ -118,6 +120,7 @@ impl RunForm {
                 })
             }
         };
+
         Ok(Finished { name: self.name, title: self.title, changes, seed: self.seed, result, elapsed_s: 0.0 })
     }
 
@@ -128,7 +131,8 @@ impl RunForm {
     }
 }
 
-/// Returns all runs as JSON, with the spreads if there were several seeds. `part` is what the runs are a part of.
+/// Returns all runs as JSON, with the spreads if there were several seeds. `part` describes the part, if the runs are
+/// not all.
 pub fn runs_json(finished: &[Finished], spreads: &[Spread], interrupted: bool, part: Option<&PartForm>) -> Value {
     let mut json = json!({
         "schema": SCHEMA,

@@ -3,7 +3,7 @@
 //! **Why.** Both kinds are printed, drawn and judged in the same way.
 //!
 //! **How.** A named scenario's [`Outcome`] becomes a [`RunResult`]; a user's scenario makes one directly, without
-//! targets. Figures and tables stand in JSON as they are here.
+//! targets. Figures and tables have the same form in JSON.
 //!
 //! **Limits.** Figures are plain numbers; their unit is in their name.
 //!
@@ -36,7 +36,7 @@ pub struct Measured {
     /// Whether the figure meets its target; `None` without a target.
     pub passed: Option<bool>,
     pub target: Option<Bounds>,
-    /// The value; `None` where it is no finite number, as JSON could not say which of them it is.
+    /// The value; `None` if it is not finite, because JSON cannot express it.
     pub value: Option<f64>,
 }
 
@@ -48,7 +48,7 @@ impl Measured {
         Measured { name, passed, target: target.map(Bounds::of), value: Some(value).filter(|value| value.is_finite()) }
     }
 
-    /// Returns the value, NaN where it is no finite number.
+    /// Returns the value; NaN if it is not finite.
     pub fn number(&self) -> f64 {
         self.value.unwrap_or(f64::NAN)
     }

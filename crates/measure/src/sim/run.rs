@@ -1,14 +1,14 @@
 //! Runs scenarios, several at a time, and returns results in the order of the tasks.
 //!
-//! **Why.** All named scenarios together take minutes; on two cores half of that. Their order must not depend on the
-//! machine.
+//! **Why.** All named scenarios together take minutes on one core, half of that on two. Their order must not depend on
+//! the machine.
 //!
-//! **How.** Threads take [`Task`]s from a common list; a result is handed on as soon as all earlier ones are. A scenario
-//! that panics has failed, and the others continue. Each scenario says how far it is: one of a file as each of its
-//! samples is taken, a named one as its worlds end, a long one oftener.
+//! **How.** Threads take [`Task`]s from a common list; a result is passed on as soon as all earlier ones are. A
+//! scenario that panics has failed, and the others continue. Each scenario reports its progress: one of a file at each
+//! of its samples, a named one at the end of each of its worlds, a long one more often.
 //!
 //! **Limits.** [`run_all`] returns early if stopped; scenarios under way then continue until the process ends. Curves
-//! are handed on and then dropped: ten thousand runs have too many to keep.
+//! are passed on and then dropped: those of ten thousand runs need too much memory.
 //!
 //! **Example.** See [`super`].
 
@@ -26,7 +26,7 @@ use super::result::RunResult;
 use super::user;
 use crate::load::Stop;
 
-/// The unit in which the parts of runs are counted: a ten-thousandth.
+/// The unit of progress in a run's shared counter: a ten-thousandth of the run.
 const WHOLE: f64 = 10_000.0;
 
 /// Longest wait between two checks for a stop.
@@ -95,7 +95,7 @@ impl Finished {
     }
 }
 
-/// What happens while tasks run.
+/// An event while tasks run.
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'a> {
     /// This part of all runs is done, from 0 to 1.
@@ -119,8 +119,8 @@ pub fn figure_names<'a>(results: impl Iterator<Item = &'a RunResult>) -> Vec<&'a
     names
 }
 
-/// Runs tasks on `workers` threads and returns the results, without their curves. Calls `on_step` with each, in the
-/// order of `tasks`, and now and then with the part that is done. After a stop, tasks that were not run are left out.
+/// Runs tasks on `workers` threads and returns the results, without their curves. Calls `on_step` with each result, in
+/// the order of `tasks`, and regularly with the part that is done. After a stop, leaves out tasks that were not run.
 pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_step: &mut dyn FnMut(Step<'_>)) -> Vec<Finished> {
     let count = tasks.len();
     let parts: Arc<[AtomicU32]> = tasks.iter().map(|_| AtomicU32::new(0)).collect();
@@ -142,7 +142,7 @@ pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_step: &mut dyn 
                 }
             }
         };
-        // Beyond the limit of threads of this process, those that there are do the work.
+        // Beyond the process's limit of threads, the threads already started do the work.
         if std::thread::Builder::new().spawn(work).is_err() {
             break;
         }
@@ -175,7 +175,8 @@ pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_step: &mut dyn 
             hand_on(finished, on_step, &mut ready);
         }
 
-        // All runs before are done, and none after has begun: ten thousand would be ten thousand times summed.
+        // All earlier runs are done, and no later one has begun. Only those in between are summed, because a sum over
+        // ten thousand runs at each end is quadratic.
         let begun = next.load(Ordering::Relaxed).min(count);
         let under_way = parts.get(ready.len()..begun).unwrap_or_default();
         let done: f64 = under_way.iter().map(|part| f64::from(part.load(Ordering::Relaxed)) / WHOLE).sum();
@@ -190,19 +191,21 @@ pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_step: &mut dyn 
     ready
 }
 
-/// Runs a task, and keeps in `part` how much of it is done.
+/// Runs a task, and stores its progress in `part`.
 fn run_one(task: &Task, part: &AtomicU32) -> Finished {
     let begin = Instant::now();
     // Worlds on threads of their own may report in another order than they advance.
     let advance = |done: f64| {
         part.fetch_max((done * WHOLE) as u32, Ordering::Relaxed);
     };
+
     let run = || match &task.subject {
         Subject::Named(scenario) => {
             (scenario.run)(task.seed, &advance).map(RunResult::from).map_err(|error| error.to_string())
         }
         Subject::Own(scenario) => user::run(scenario, task.seed, &advance).map_err(|error| error.to_string()),
     };
+
     let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("it panicked".to_owned()));
     advance(1.0);
     Finished {

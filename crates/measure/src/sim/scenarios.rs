@@ -1,9 +1,9 @@
 //! All named scenarios of all crates.
 //!
-//! **Why.** Scenarios live beside their subject: schedulers in `plimsoll-sim`, caches in `plimsoll-cache`. The code
-//! that runs them need not know.
+//! **Why.** Scenarios are defined beside their subject: schedulers in `plimsoll-sim`, caches in `plimsoll-cache`. The
+//! code that runs them need not know this.
 //!
-//! **How.** Concatenates the lists of both crates. Names are unique, as a test checks.
+//! **How.** Concatenates the lists of both crates. A test checks that names are unique.
 //!
 //! **Limits.** A further crate with scenarios must be added here.
 //!

@@ -1,6 +1,6 @@
-//! Read latencies that a disk model predicts under load, on a grid or beside a measurement.
+//! Predicts read latencies under load by a disk model, on a grid or beside a measurement.
 //!
-//! **Why.** A model is worth as much as its predictions. The grid shows them; measured cells show their errors.
+//! **Why.** A model is only as good as its predictions. The grid shows them; measured cells show their errors.
 //!
 //! **How.** Each cell is simulated without a scheduler ([`plimsoll_sim::surface`]). Without measured cells the grid has
 //! [`LEVELS`] levels of each rate, up to the part [`LOAD_MAX`] of what the disk model's figures and mix exponent allow.
@@ -25,7 +25,7 @@ use plimsoll_sim::surface::{CellResult, Comparison, SurfaceOptions, compare, sim
 
 /// Levels of each rate of the default grid, including 0.
 pub const LEVELS: u32 = 11;
-/// Highest load of the default grid, as a part of what the figures allow.
+/// Highest load of the default grid, as a part of the load that the figures allow.
 pub const LOAD_MAX: f64 = 0.95;
 
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Records a simulated scenario as a trace, in the format of a program's own.
+//! Records a simulated scenario as a trace, in the format of this library's own traces.
 //!
 //! **Why.** The same tools can then show the effect of a load on a simulated and on a real disk.
 //!

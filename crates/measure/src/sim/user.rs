@@ -10,7 +10,7 @@ use super::result::{Measured, RunResult, Table};
 
 const SHARDS_LISTED: usize = 16;
 
-/// Runs the scenario. Calls `advance` with the part that is done, from 0 to 1, at each sample.
+/// Runs the scenario. At each sample, calls `advance` with the part that is done, from 0 to 1.
 pub(super) fn run(scenario: &Scenario, seed: u64, advance: &dyn Fn(f64)) -> Result<RunResult, WorldError> {
     let world = WorldSpec { seed, ..scenario.world.clone() };
     let whole_ns = (world.warmup_ns + world.duration_ns) as f64;
@@ -34,7 +34,7 @@ fn disk_name(scenario: &Scenario, disk: usize) -> String {
     if scenario.disk_names.len() > 1 { format!("{disk}: {name}") } else { name.to_owned() }
 }
 
-/// Returns the name of a class in results: with its disk if there are several.
+/// Returns the name of a class in results, with its disk if there are several.
 fn class_name(scenario: &Scenario, class: &str, disk: usize) -> String {
     if scenario.disk_names.len() > 1 { format!("{class} on disk {disk}") } else { class.to_owned() }
 }
@@ -142,6 +142,7 @@ fn remarks(scenario: &Scenario, report: &WorldReport) -> Vec<String> {
             remarks.push(format!("{name} is unlimited: shares hold only while requests wait for the device"));
         }
     }
+
     for job in &report.jobs {
         let counts = job.total;
         if counts.refused > 0 {
@@ -153,6 +154,7 @@ fn remarks(scenario: &Scenario, report: &WorldReport) -> Vec<String> {
             remarks.push(format!("{}: nothing came back in the measured time", job.name));
         }
     }
+
     remarks
 }
 

@@ -2,11 +2,11 @@
 //!
 //! **Why.** `--destructive` allows the loss of data on a device, but not of a file system that is mounted.
 //!
-//! **How.** [`claim`] asks the kernel for users of the device or its partitions, names them, and otherwise claims the
-//! device.
+//! **How.** [`claim`] asks the kernel for users of the device or its partitions. If there are any, it returns an error
+//! that lists them; otherwise it claims the device.
 //!
-//! **Limits.** Another program may mount the device between the question and the claim: then the claim fails, without a
-//! name.
+//! **Limits.** If another program mounts the device between the question and the claim, the claim fails without that
+//! program's name.
 //!
 //! **Example.** `/dev/sdb` with a mounted partition: "sdb1 is mounted on /data: unmount it first (`umount /data`)".
 

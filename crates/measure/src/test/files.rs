@@ -1,6 +1,6 @@
 //! The files that a test works on: opened, or created and removed.
 //!
-//! **Why.** All checks come before the first byte is written, and errors give the numbers.
+//! **Why.** All checks come before the first byte is written, and errors state the numbers.
 //!
 //! **How.** [`Files::check`] checks the jobs and the storage and sums the space needed; [`Files::spec`] creates the
 //! files of one job and returns the job for the load generator; [`Files::fill`] writes the data, and reserves the space
@@ -40,15 +40,15 @@ const RESERVED_MAX_BYTES: u64 = 1 << 30;
 const UNLINK_ALIGN_BYTES: u64 = 1 << 20;
 
 /// Scratch files that the runs of one experiment use one after another, so that they are filled once. Dropping the last
-/// clone removes them.
+/// clone removes the files.
 #[derive(Clone, Debug, Default)]
 pub struct ReusedFiles(Arc<Mutex<ScratchFiles>>);
 
 pub(super) type ScratchFiles = BTreeMap<PathBuf, Scratch>;
 
 impl ReusedFiles {
-    /// Takes the files that earlier runs left; none if a job needs new ones because it removes, grows, discards or
-    /// checks its own.
+    /// Takes the files of earlier runs; none if a job needs new ones because it removes, grows, discards or checks its
+    /// own.
     fn take(&self, jobs: &[Job]) -> ScratchFiles {
         let needs_new = |job: &Job| {
             matches!(job.kind, JobKind::Append | JobKind::Unlink { .. } | JobKind::Discard { .. }) || job.verify
@@ -58,12 +58,12 @@ impl ReusedFiles {
     }
 
     fn lock(&self) -> MutexGuard<'_, ScratchFiles> {
-        // Whoever panicked while it held the lock has dropped its files.
+        // A thread that panicked with the lock held has dropped its files.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The files of a test, and the work left to prepare them.
+/// The files of a test, and the work that remains to prepare them.
 #[derive(Default)]
 pub(super) struct Files {
     scratches: ScratchFiles,
@@ -72,9 +72,9 @@ pub(super) struct Files {
     to_reserve: Vec<(String, PathBuf, u64)>,
     /// By directory, bytes after which an appending job without a size starts over.
     append_room_bytes: BTreeMap<PathBuf, u64>,
-    /// Keep other programs off devices that are written to.
+    /// Keeps other programs off devices that are written to.
     _claims: Vec<File>,
-    /// Keep other runs off files that are verified.
+    /// Keeps other runs off files that are verified.
     _locks: Vec<FileLocks>,
     /// The files of jobs that follow fio's rules.
     named: NamedFiles,
@@ -111,7 +111,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Takes a storage for its jobs, each with its number.
+    /// Takes a storage into use for its jobs, each given with its number.
     fn take(
         &mut self,
         options: &TestOptions,
@@ -167,7 +167,7 @@ impl Files {
         Ok(())
     }
 
-    /// Ends the use of the files: scratch files stay for the next run, if there may be one.
+    /// Ends the use of the files. Scratch files stay for the next run if runs reuse them.
     pub(super) fn end(self, options: &TestOptions) {
         if let Some(reused) = &options.reused_files {
             let mut left = self.named.scratches;
@@ -188,14 +188,17 @@ impl Files {
         if let Some(set) = &job.files {
             return self.named.spec(options, topology, (number, job, set), class);
         }
+
         let (storage, disk) = options.place_of(job)?;
         let mut spec = JobSpec::new(&job.name, job.shape.clone(), class);
         // A file in a directory belongs to one shard; a named one is shared by all.
         spec.staggered = !matches!(storage, Storage::Directory(_)) && !is_in_memory(options.backend);
+
         for shard in (0..options.shards).filter(|s| job.shards.contains(u32::from(*s))) {
             let target = self.target(options, topology, (number, job), (&storage, disk), shard)?;
             spec = spec.on_shard(shard, target);
         }
+
         Ok(spec)
     }
 
@@ -300,7 +303,7 @@ impl Files {
     }
 }
 
-/// Fills scratch files (directory, path and length) one after another, until the end is asked for.
+/// Fills scratch files (directory, path and length) one after another, until `control` asks for the end.
 pub(super) fn fill_scratches(
     scratches: &ScratchFiles,
     to_fill: &[(PathBuf, PathBuf, u64)],
@@ -318,7 +321,7 @@ pub(super) fn fill_scratches(
     Ok(())
 }
 
-/// Returns text about the region of a file that is too short for a job.
+/// Describes the region of a file that is too short for a job.
 pub(super) fn region_text(offset_bytes: u64, data_size_bytes: Option<u64>) -> String {
     match (offset_bytes, data_size_bytes) {
         (0, None) => String::new(),

@@ -1,15 +1,15 @@
-//! Locks on the files that jobs write to, so that no other run takes its writes for errors of the disk.
+//! Locks the files that jobs write to, so that no other run takes these writes for errors of the disk.
 //!
 //! **Why.** A job that verifies knows only its own writes. A block that another run wrote looks misdirected to it.
 //!
 //! **How.** [`FileLocks::take`] takes a `flock` on each existing file that the jobs write to: exclusive if a job
 //! verifies the file, else shared. The kernel releases it when the process ends, however that happens.
 //!
-//! **Limits.** Only runs of this program are kept out. Devices are claimed instead (`device`). A file system without
-//! locks locks nothing.
+//! **Limits.** Only runs of this program are kept out. Devices are claimed instead (`device`). On a file system without
+//! locks there is no protection.
 //!
-//! **Example.** Two runs that overwrite one file go on beside each other; if one of them verifies, the second to begin
-//! is refused.
+//! **Example.** Two runs may overwrite one file at the same time; if one of them verifies, the second to begin is
+//! refused.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -25,9 +25,9 @@ pub(super) struct FileLocks {
 }
 
 impl FileLocks {
-    /// Locks files that are written to, each given with whether it is verified. Missing files and devices are skipped.
+    /// Locks files that are written to, each given with whether it is verified. Skips missing files and devices.
     pub(super) fn take(written: impl Iterator<Item = (PathBuf, bool)>) -> Result<FileLocks, TestError> {
-        // By device and inode: two names of one file must not shut each other out.
+        // By device and inode: two names of one file must not lock each other out.
         let mut uses: BTreeMap<(u64, u64), (PathBuf, bool)> = BTreeMap::new();
         for (path, is_verified) in written {
             let Ok(meta) = std::fs::metadata(&path) else { continue };
@@ -44,7 +44,7 @@ impl FileLocks {
     }
 }
 
-/// Locks one file; `None` if it cannot be opened (which the job's own opening reports), or has no locks.
+/// Locks one file; `None` if it cannot be opened (the job's own opening reports that), or has no locks.
 fn lock(path: &Path, is_verified: bool) -> Result<Option<File>, TestError> {
     let Ok(file) = File::options().read(true).write(true).open(path) else { return Ok(None) };
     let locked = if is_verified { file.try_lock() } else { file.try_lock_shared() };
@@ -55,7 +55,7 @@ fn lock(path: &Path, is_verified: bool) -> Result<Option<File>, TestError> {
     }
 }
 
-/// Returns text about what the other run does with the file, for a run that would verify it, or only write to it.
+/// Describes the other run's use of the file; `is_verified` is whether this run would verify it.
 pub(super) fn use_text(is_verified: bool) -> &'static str {
     if is_verified { "writes to it or verifies it, and this one would verify it" } else { "verifies what is in it" }
 }

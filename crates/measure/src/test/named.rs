@@ -1,17 +1,16 @@
 //! The files of jobs that follow fio's rules: shared by name, several for a job, each with a directory of its own.
 //!
-//! **Why.** Jobs of a fio file that name one file work on one file. What is on it is the user's, unless the run has
-//! created it.
+//! **Why.** Jobs of a fio file that name one file work on one file. Its contents are the user's, unless the run has
+//! created the file.
 //!
 //! **How.** [`NamedFiles::check`] probes each path once: a file or device that exists is used as it is, and is written
-//! to only with the flag for that; one that does not exist, or that a killed run left, is a scratch file, long enough
-//! for all jobs that name it.
-//! [`NamedFiles::spec`] creates the files of one job, and places the job in them.
+//! to only with the flag for that; one that does not exist, or is left of a killed run, is a scratch file, long enough
+//! for all jobs that name it. [`NamedFiles::spec`] creates the files of one job, and places the job in them.
 //!
 //! **Limits.** A file is never made longer: a region ends where an existing file ends. Directories are not created.
 //!
-//! **Example.** Two clones with `filename=data` and `size=1g` read the same GiB; with `offset_increment=1g`, one each
-//! of two.
+//! **Example.** Two clones with `filename=data` and `size=1g` read the same GiB; with `offset_increment=1g`, each reads
+//! a GiB of its own.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,20 +27,20 @@ use super::files::{ScratchFiles, file_name, fill_scratches, length_of, make_in_m
 use super::{BackendKind, TestError, TestOptions, device};
 use crate::load::{Control, JobSpec, LoadError, Scratch, ScratchError, Target};
 
-/// Length of a file on a backend that stores nothing, if no job says it: 1 GiB.
+/// Length of a file on a backend that stores nothing, if no job sets it: 1 GiB.
 const LENGTH_IN_MEMORY_BYTES: u64 = 1 << 30;
-/// Unit of the length of short scratch files, in bytes: direct I/O fills them.
+/// Unit of the length of short scratch files, in bytes, because direct I/O fills them.
 const SHORT_UNIT_BYTES: u64 = 4096;
 /// Unit of the length of scratch files, in bytes: the length of the writes that fill them.
 const UNIT_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// It was there before the run.
+    /// The file existed before the run.
     Found,
-    /// The run creates and removes it.
+    /// The run creates and removes the file.
     Scratch { is_made: bool },
-    /// It is only a name, on a backend without files.
+    /// The file is only a name, on a backend without files.
     Memory { is_made: bool },
 }
 
@@ -57,13 +56,13 @@ pub(super) struct NamedFiles {
     files: BTreeMap<PathBuf, Known>,
     pub(super) scratches: ScratchFiles,
     to_fill: Vec<(PathBuf, PathBuf, u64)>,
-    /// Keep other programs off devices that are written to.
+    /// Keeps other programs off devices that are written to.
     _claims: Vec<File>,
 }
 
 impl NamedFiles {
-    /// Makes all checks that are possible before any file is created. Takes the scratch files of earlier runs that it can
-    /// use out of `left`.
+    /// Makes all checks that are possible before any file is created. Moves usable scratch files of earlier runs out of
+    /// `left`.
     pub(super) fn check(options: &TestOptions, left: &mut ScratchFiles) -> Result<NamedFiles, TestError> {
         let mut named = NamedFiles::default();
         let jobs = || options.jobs.jobs.iter().enumerate().filter_map(|(at, job)| Some((at, job, job.files.as_ref()?)));
@@ -88,7 +87,7 @@ impl NamedFiles {
         Ok(named)
     }
 
-    /// Refuses files without a length, checks that there is room for the others, and claims devices.
+    /// Refuses files without a length, checks the free space for the others, and claims devices.
     fn make_room(&mut self, options: &TestOptions, left: &mut ScratchFiles) -> Result<(), TestError> {
         let mut needed: BTreeMap<PathBuf, u64> = BTreeMap::new();
         for (path, known) in &mut self.files {
@@ -186,13 +185,13 @@ impl NamedFiles {
         Ok(spec)
     }
 
-    /// Returns whether an earlier run made the file at `path` for this one, and holds its lock.
+    /// Returns whether an earlier run created the file at `path` for this one, and holds its lock.
     pub(super) fn has_made(&self, path: &Path) -> bool {
         let scratch = path.parent().and_then(|directory| self.scratches.get(directory));
         scratch.is_some_and(|scratch| scratch.has_made(&name_of(path)))
     }
 
-    /// Creates a file if that is still to be done. Returns its length.
+    /// Creates a file unless it exists already. Returns its length.
     fn make(&mut self, path: &Path, topology: &Topology, backend: Option<BackendKind>) -> Result<u64, MakeError> {
         let Some(known) = self.files.get_mut(path) else { return Ok(0) };
         match &mut known.origin {
@@ -218,7 +217,7 @@ impl NamedFiles {
     }
 }
 
-/// Returns the length of a new file that holds `len_bytes`.
+/// Returns the length of a new file for `len_bytes` of data.
 fn room_bytes(len_bytes: u64) -> u64 {
     let unit_bytes = if len_bytes < UNIT_BYTES { SHORT_UNIT_BYTES } else { UNIT_BYTES };
     len_bytes.checked_next_multiple_of(unit_bytes).unwrap_or(u64::MAX)
@@ -229,8 +228,8 @@ enum MakeError {
     Memory(std::io::Error),
 }
 
-/// Drops the files of buffered jobs from the page cache, as fio does before a job begins. Pages that the kernel keeps
-/// are read from memory, as with fio.
+/// Drops the files of buffered jobs from the page cache, as fio does before a job begins. Reads of pages that the
+/// kernel keeps come from memory, as with fio.
 pub(super) fn drop_cached(specs: &[JobSpec], jobs: &[&Job]) {
     let buffered = specs.iter().zip(jobs).filter(|(_, job)| !job.direct && job.files.is_some());
     let targets =
@@ -275,15 +274,17 @@ fn directory_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Finds out what is at `path`, and how long it is. Removes a scratch file that a killed run left there.
+/// Determines the kind and length of the file at `path`. Removes the scratch file of a killed run.
 fn probe(path: &Path, options: &TestOptions) -> Result<Known, TestError> {
     let bad = |reason: &str| Err(TestError::File { path: path.display().to_string(), reason: reason.to_owned() });
+
     let found = std::fs::metadata(path);
     if is_in_memory(options.backend) {
-        // A file that is there says how long the job's region is.
+        // The length of an existing file determines the length of the job's region.
         let len_bytes = found.ok().and_then(|_| length_of(path).ok()).unwrap_or(0);
         return Ok(Known { origin: Origin::Memory { is_made: false }, len_bytes });
     }
+
     match found {
         Ok(meta) if meta.is_file() && Scratch::remove_if_left(path)? => {
             Ok(Known { origin: Origin::Scratch { is_made: false }, len_bytes: 0 })

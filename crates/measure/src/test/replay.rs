@@ -1,6 +1,6 @@
 //! `plimsoll test --replay`: replays the requests of a trace on real storage, through the scheduler.
 //!
-//! **Why.** As [`super`], with the recorded requests of a program instead of a job file.
+//! **Why.** Users test a scheduler with the recorded requests of a program instead of a job file.
 //!
 //! **How.** [`run`] surveys the trace, creates the classes, creates (or opens) the file, replays with
 //! [`crate::load::replay`], and makes a result like that of any test: a job for each class.
@@ -14,7 +14,7 @@
 //! [`SCRATCH_MAX_BYTES`]. A named file or device is used whole; writes, flushes and discards are left out unless
 //! `overwrite`, or `destructive`, permits them.
 //!
-//! **Limits.** See [`crate::load::replay`]. For a simulated disk, `trace export --to arrivals` makes a replay: see
+//! **Limits.** See [`crate::load::replay`]. `trace export --to arrivals` makes a replay for a simulated disk: see
 //! scenarios.
 //!
 //! **Example.** A trace with classes `db` (shares 800) and `backup` (100), and a groups file with `db` alone: `db` is
@@ -84,7 +84,7 @@ impl From<ClassError> for ReplayTestError {
 
 #[derive(Clone, Debug)]
 pub struct ReplayResult {
-    /// That of a test, with the classes as jobs.
+    /// The report of a test, with the classes as jobs.
     pub report: TestReport,
     /// Figures that only a replay has.
     pub figures: ReplayFigures,
@@ -115,7 +115,7 @@ pub struct ReplayFigures {
     /// Delay of sends after their due times; `None` if there were no due times.
     pub lateness: Option<Latency>,
     pub classes: Vec<ReplayClassFigures>,
-    /// Sentences on what could not be read of the trace.
+    /// Sentences on the parts of the trace that could not be read.
     pub lost: Vec<String>,
 }
 
@@ -131,8 +131,8 @@ pub struct ReplayClassFigures {
     pub replayed: Latency,
 }
 
-/// Runs a replay of the trace at `options.trace`, of which this is the `survey`. Calls `on_step` with each step, and its
-/// expected length in ns, if known.
+/// Runs a replay of the trace at `options.trace`; `survey` is that of this trace. Calls `on_step` with each step, and
+/// its expected length in ns, if known.
 ///
 /// # Errors
 /// See [`ReplayTestError`]. No file is left behind, unless `keep_files`.
@@ -192,7 +192,7 @@ pub fn run(
 
     report.made.duration_s = options.duration_ns.map(|ns| ns as f64 / 1e9);
     for job in report.jobs.iter_mut().chain(&mut report.by_shard) {
-        // If a class only reads or only writes, its own figures serve.
+        // If a class only reads or only writes, its own figures are the direction's.
         let is_empty = |requests: u64, errors: u64| requests + errors == 0;
         job.reads = job.reads.take().filter(|part| !is_empty(part.requests, part.errors));
         job.writes = job.writes.take().filter(|part| !is_empty(part.requests, part.errors));
@@ -260,12 +260,12 @@ fn lanes(
     Ok((lanes, class_at))
 }
 
-/// Returns a class name that is no reserved key of the YAML result.
+/// Returns a class name that differs from the reserved keys of the YAML result.
 fn result_name(name: &str) -> String {
     if matches!(name, "shard" | "statistics" | "") { format!("class {name}") } else { name.to_owned() }
 }
 
-/// Returns the class `name`, or a new one. A group of that name has no requests of its own: a class beside it takes
+/// Returns the class `name`, or a new one. A group of that name has no requests of its own, so a class beside it gets
 /// them.
 fn class_named(classes: &Classes, name: &str, shares: u32) -> Result<Class, ClassError> {
     let table = classes.list();
@@ -273,7 +273,7 @@ fn class_named(classes: &Classes, name: &str, shares: u32) -> Result<Class, Clas
         Some(class) if table.get(class.index()).is_some_and(|info| info.is_group) => {
             classes.add_class(&format!("{name} (replay)"), None, shares)
         }
-        // `default` has the trace's shares unless a file named any class: files add their classes before.
+        // `default` has the trace's shares unless a file named any class. Files add their classes earlier.
         Some(Class::DEFAULT) if table.len() == 1 => {
             classes.set_shares(Class::DEFAULT, shares)?;
             Ok(Class::DEFAULT)
@@ -399,7 +399,7 @@ fn loads(plan: &ReplayPlan, survey: &Survey, classes: &Classes) -> Vec<Load> {
     plan.classes.iter().enumerate().map(load).collect()
 }
 
-/// Returns what the user should know of a replay, one sentence each.
+/// Returns remarks for the user of a replay, one sentence each.
 pub fn remarks(figures: &ReplayFigures, flag: Option<&str>) -> Vec<String> {
     let count = plimsoll_figures::units::format_count;
     let mut remarks = figures.lost.iter().map(|lost| format!("{}: {lost}", figures.trace)).collect::<Vec<_>>();

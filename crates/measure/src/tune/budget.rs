@@ -1,17 +1,17 @@
-//! The bytes that a measurement may still write.
+//! Bounds the bytes that a measurement may still write.
 //!
-//! **Why.** Writing wears a disk out, so a user can set a bound. The bound must hold, without spoiling what is measured
-//! within it.
+//! **Why.** Writing wears a disk out, so a user can set a bound. The bound must hold without spoiling the figures that
+//! are measured.
 //!
-//! **How.** Each phase that writes leaves a reserve for later phases. From the rate so far follows how long it can
+//! **How.** Each phase that writes leaves a reserve for later phases. The rate so far determines how long the phase can
 //! write ([`WriteBudget::affordable_s`]); the rig also enforces the hard bound, and reports a run that was cut by it.
 //!
 //! **Limits.** Until the first run of a phase, the rate is that of the phase before, so a short run comes first.
 //!
-//! **Example.** 10 GiB may be written, 4 GiB are, 1 GiB is reserved, at 1 GiB/s: 5 GiB are left, 60 % of them, 3 s, are
-//! planned.
+//! **Example.** 10 GiB may be written, 4 GiB are, 1 GiB is reserved, at 1 GiB/s: 5 GiB are left, and 60 % of them, 3 s,
+//! are planned.
 
-/// Part of the remaining bytes that is planned for. The rest is for warm-up and for a disk faster than expected.
+/// Part of the remaining bytes that is planned for. The rest allows for warm-up and a disk faster than expected.
 const PLANNED_PART: f64 = 0.6;
 
 /// The bound on writes, the bytes spent, and the rate of spending.
@@ -48,7 +48,7 @@ impl WriteBudget {
         Some(max_bytes.saturating_sub(self.written_bytes).saturating_sub(self.reserve_bytes))
     }
 
-    /// Returns how long this phase can continue to write, in seconds.
+    /// Returns the time for which this phase can continue to write, in seconds.
     pub(super) fn affordable_s(&self) -> f64 {
         match self.left_bytes() {
             Some(left_bytes) if self.rate_bytes_per_s > 0.0 => left_bytes as f64 * PLANNED_PART / self.rate_bytes_per_s,

@@ -1,4 +1,4 @@
-//! A measurement with a write bound on a machine so busy that runs are repeated, and so write more than planned.
+//! Tests a measurement with a write bound on a machine so busy that runs are repeated, and so write more than planned.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -8,7 +8,7 @@ use super::record::{Entry, Load, Sample};
 use super::rig::Rig;
 use super::*;
 
-/// A rig that makes each run six times, as [`DiskRig`] does until threads begin in time. All six write.
+/// A rig that makes each run six times, as [`DiskRig`] does if threads begin late. All six write.
 struct LateRig(SimRig);
 
 impl Rig for LateRig {

@@ -1,10 +1,10 @@
-//! Measures the cost of single operations at the place of a measurement: flush, discard, submissions.
+//! Measures the cost of single operations: flush, discard, submissions.
 //!
-//! **Why.** A log flushes after each batch, a cache discards blocks, and a shard stands still while a submission
-//! blocks. None of that shows in rates.
+//! **Why.** A log flushes after each batch, a cache discards blocks, and a shard does nothing else while a submission
+//! blocks. Rates show none of that.
 //!
 //! **How.** Runs the library's probes ([`plimsoll::sys::submission`]) in the directory; on a device, discards in the
-//! range that may be overwritten. A probe that cannot run is named with its reason, and the others run all the same.
+//! range that may be overwritten. A probe that cannot run is reported with its reason, and the others run all the same.
 //!
 //! **Limits.** In a file system a "discard" is a hole punched into a file, which may reach the disk at once, later, or
 //! never.
@@ -42,6 +42,7 @@ impl CostPlace {
     pub(super) fn measure(&mut self) -> Entry {
         let mut skipped = Vec::new();
         let (mut flush, mut discard, mut submissions) = (None, None, Vec::new());
+
         match self {
             CostPlace::Nowhere => {}
             CostPlace::Directory(path) => {
@@ -58,6 +59,7 @@ impl CostPlace {
                 discard = kept(probed, &mut skipped).map(|cost| operation(cost.piece, "discard of 1 MiB"));
             }
         }
+
         Entry::Costs { flush, discard, submissions, skipped }
     }
 }

@@ -4,14 +4,14 @@
 //! requests per queue, its shards cannot use the disk's parallelism or be told apart; with too few queues, shards
 //! exchange messages for every request.
 //!
-//! **How.** The requests are those that reach nearly the best rate ([`ENOUGH_PART`]); more would only wait. Each queue
-//! needs 4 ([`QUEUE_DEPTH_MIN`]), so there are a quarter as many queues as requests: at most one per shard (then no
-//! messages are sent), and at least one per NUMA node, since a queue and its shards live in one node. Several nodes get
-//! the same number of queues each, unless every shard has its own.
+//! **How.** The depth is the one that reaches nearly the best rate ([`ENOUGH_PART`]); more requests would only wait.
+//! Each queue needs 4 ([`QUEUE_DEPTH_MIN`]), so there are a quarter as many queues as requests: at most one per shard
+//! (then no messages are sent), and at least one per NUMA node, since a queue and its shards are on one node. Several
+//! nodes get the same number of queues each, unless every shard has its own.
 //!
 //! **Limits.** iotune of 2016 took three times the depth that reaches 80 % of the best rate. The reason names that
-//! depth, too: for the Samsung 850 PRO, which serves ten reads at once, 30 where 90 % are reached with 12. What is
-//! above only waits.
+//! depth, too: for the Samsung 850 PRO, which serves ten reads at once, it is 30, while 12 reach 90 %. The requests
+//! beyond that only wait.
 //!
 //! The depth is that of one request size. If the nodes need more queues than the depth allows, the disk gets more
 //! requests than it needs, which costs latency; the reason says so. The scheduler divides uneven remainders.
@@ -20,7 +20,7 @@
 
 use super::report::DepthMode;
 
-/// Part of the best rate that is enough.
+/// Part of the best rate that counts as enough.
 pub(super) const ENOUGH_PART: f64 = 0.9;
 /// The same for iotune of 2016, which then took [`IOTUNE_2016_TIMES`] the depth.
 pub(super) const IOTUNE_2016_PART: f64 = 0.8;
@@ -28,9 +28,8 @@ const IOTUNE_2016_TIMES: u32 = 3;
 /// Fewest requests with which a queue can use a disk's parallelism.
 const QUEUE_DEPTH_MIN: u32 = 4;
 
-/// Returns the setting for a disk that needs `enough_depth` requests under way, used by `shards` shards on
-/// `numa_nodes` nodes. Zeros count as ones.
-/// `depth_80` reaches the part of the best rate that was enough for iotune of 2016.
+/// Returns the setting for a disk that needs `enough_depth` requests under way, used by `shards` shards on `numa_nodes`
+/// nodes. Zeros count as ones. `depth_80` reaches the part of the best rate that was enough for iotune of 2016.
 pub(super) fn recommend(enough_depth: u32, depth_80: u32, shards: u16, numa_nodes: u16) -> DepthMode {
     let (enough_depth, shards) = (enough_depth.max(1), shards.max(1));
 

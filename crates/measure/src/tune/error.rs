@@ -66,7 +66,7 @@ pub enum TuneError {
     Io {
         phase: &'static str,
         errors: u64,
-        /// Error of the first.
+        /// Error of the first failed request.
         reason: String,
     },
     #[error("{phase}: no request came back in {seconds:.1} s: is the disk stuck? The kernel log may say more")]

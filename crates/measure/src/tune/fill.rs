@@ -1,16 +1,16 @@
 //! `tune --fill-sweep`: the bandwidth of a disk by how full it is, and after a discard.
 //!
-//! **Why.** A flash disk that is fresh has room to write to. One that is full moves old data first, and may write half
-//! as fast. A disk that was sized by its first hour is too slow in the third month.
+//! **Why.** A fresh flash disk has free space for writes. A full one moves old data first, and may write half as fast.
+//! A disk that was sized by its first hour is too slow in the third month.
 //!
 //! **How.** The scratch data grows by a tenth at a time. At each level the disk is overwritten at random positions of
-//! the data, 1 MiB at a time: data that is replaced in no order is what garbage collection has to cope with. Then the
-//! second half is discarded (holes in files, TRIM on a device), and the rest overwritten once more.
+//! the data, 1 MiB at a time, because random overwrites are the hardest load for garbage collection. Then the second
+//! half is discarded (holes in files, TRIM on a device), and the rest overwritten once more.
 //!
-//! **Limits.** On a directory the disk holds other data, too, and the scratch data may be a small part of it: then the
+//! **Limits.** In a directory the disk has other data, too, and the scratch data may be a small part of it: then the
 //! levels are not those of the disk, and there is no verdict. A simulated disk is made as small as the data: its
-//! collection depends on the part that is full, not on the size. Collection on a real disk goes on for as long as it
-//! has spare blocks: give each level time (`--phase`).
+//! collection depends on the part that is full, not on the size. A real disk has spare blocks, so collection takes time
+//! to show: give each level time (`--phase`).
 //!
 //! **Example.** 28 % of spare space, full: each write costs 2.5, so the disk writes at 40 % of its fresh rate.
 
@@ -33,21 +33,21 @@ const DEPTH: u32 = 32;
 const LEVEL_S: f64 = 10.0;
 /// Longest time for the filling of one level, in seconds.
 const FILL_MAX_S: f64 = 86_400.0;
-/// Part of the bandwidth at the first level from which on a disk counts as not slowed.
+/// Part of the bandwidth at the first level from which on a disk counts as not slowed down.
 const HELD: f64 = 0.9;
 /// Part of the device that the data must have for its levels to be those of the device.
 const WHOLE: f64 = 0.5;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FillLevel {
-    /// Part of the room that holds data, 0 to 1.
+    /// Part of the scratch data's full size that the level fills, 0 to 1.
     pub full: f64,
     pub bytes_per_s: f64,
-    /// The same as a part of that at the first level.
+    /// The bandwidth as a part of that at the first level.
     pub part_of_first: f64,
     /// 99th percentile of the writes' latency, in nanoseconds.
     pub p99_ns: u64,
-    /// What other programs moved, in per cent of all bytes; `None` if it cannot be known.
+    /// Bytes that other programs moved, in per cent of all bytes; `None` if unknown.
     pub foreign_pct: Option<f64>,
 }
 
@@ -61,14 +61,15 @@ pub struct FillReport {
     pub device_bytes: Option<u64>,
     /// The levels, in rising order.
     pub levels: Vec<FillLevel>,
-    /// After everything beyond the kept half was discarded; `None` if the disk discards nothing, or it came not so far.
+    /// The result after everything beyond the kept half was discarded; `None` if the disk cannot discard, or the sweep
+    /// ended before.
     pub after_discard: Option<FillLevel>,
     /// Why there is no `after_discard`.
     pub discard_error: Option<String>,
     pub written_bytes: u64,
-    /// Whether the sweep ended early: by the user, or because no more may be written.
+    /// Whether the sweep ended early: by the user, or because the write bound is reached.
     pub is_interrupted: bool,
-    /// What follows from the levels, in a sentence.
+    /// The conclusion from the levels, as a sentence.
     pub verdict: String,
 }
 
@@ -84,8 +85,8 @@ pub fn fill_sweep(
     })
 }
 
-/// Measures a simulated disk in virtual time; it is made as small as the data, and begins empty. Of a model without garbage
-/// collection the verdict is unclear.
+/// Measures a simulated disk in virtual time. The disk is made as small as the data, and begins empty. For a model
+/// without garbage collection the verdict is unclear.
 pub fn fill_sweep_simulated(
     options: &TuneOptions,
     disk: &SimulatedDisk,
@@ -93,9 +94,11 @@ pub fn fill_sweep_simulated(
     control: &Control,
 ) -> Result<FillReport, TuneError> {
     options.check()?;
+
     let mut disk = disk.clone();
     disk.spec.capacity_bytes = disk.spec.capacity_bytes.min(options.data_bytes);
     disk.spec.flash.initial_fill = 0.0;
+
     let Control { stop, traffic, .. } = control.with_write_bound(options.max_write_bytes);
     let mut rig = SimRig::new(&disk, options.shards, options.data_bytes, options.seed, stop, traffic)?;
     let report = FillReport {
@@ -103,6 +106,7 @@ pub fn fill_sweep_simulated(
         device_bytes: Some(disk.spec.capacity_bytes),
         ..FillReport::default()
     };
+
     let mut report = sweep(&mut rig, report, options, observer)?;
     if !disk.spec.flash.garbage_collection && disk.spec.flash.fill_curve.is_empty() && !report.is_unclear() {
         report.verdict =
@@ -110,6 +114,7 @@ pub fn fill_sweep_simulated(
                           name one that has it (`flash` in a disk file), or measure the disk itself"
                 .to_owned();
     }
+
     Ok(report)
 }
 
@@ -176,7 +181,7 @@ impl FillReport {
         FillLevel { full, bytes_per_s, part_of_first, p99_ns: moved.p99_ns, foreign_pct: sample.foreign_pct }
     }
 
-    /// Returns what the levels say, or why they say nothing.
+    /// Returns the conclusion from the levels, or why there is none.
     fn judge(&self) -> String {
         let all = || self.levels.iter().chain(&self.after_discard);
         let foreign_pct = all().filter_map(|level| level.foreign_pct).fold(0.0, f64::max);
@@ -211,12 +216,12 @@ impl FillReport {
         }
     }
 
-    /// Returns whether nothing follows from the levels.
+    /// Returns whether the levels allow no conclusion.
     pub fn is_unclear(&self) -> bool {
         self.verdict.starts_with("unclear")
     }
 
-    /// Returns the levels as a table: the last row is that after the discard.
+    /// Returns the levels as a table; the last row is that after the discard.
     pub fn table(&self) -> Table {
         let row = |full: String, level: &FillLevel| {
             [
@@ -232,7 +237,7 @@ impl FillReport {
         Table::new("", ["full, %", "MB/s", "of the first, %", "p99, ms", "others, %"], levels.chain(discarded))
     }
 
-    /// Returns what stands above the table: the verdict, and what was done.
+    /// Returns the text above the table: the verdict, and how the disk was measured.
     pub fn head(&self) -> String {
         let first = self.levels.first().map_or(0.0, |level| level.bytes_per_s);
         let mut text = format!(

@@ -4,7 +4,7 @@
 //! run must neither spoil them nor vanish silently.
 //!
 //! **How.** For each of the four figures, values far from the median of all runs (the modified z-score of
-//! [`super::study::outliers`]) are left out and named. The mean of the rest is the figure, its scatter over the runs
+//! [`super::study::outliers`]) are left out and reported. The mean of the rest is the figure, its scatter over the runs
 //! the 95 % interval. Everything else (curves, frontier, latencies) comes from the run whose random reads are closest
 //! to the merged figure.
 //!
@@ -105,8 +105,8 @@ pub fn merge(runs: &[(String, TuneReport)]) -> Result<TuneReport, MergeError> {
     Ok(merged)
 }
 
-/// Returns the warnings of all runs, each once, with the first run that has it. A doubt is about a figure of one run:
-/// the merged ones have their own.
+/// Returns the warnings of all runs, each once, with the first run that has it. Leaves out doubts about figures of a
+/// single run: the merged figures have their own.
 fn all_warnings(runs: &[(String, TuneReport)]) -> Vec<Warning> {
     let mut warnings: Vec<Warning> = Vec::new();
     let mut seen = std::collections::HashSet::new();
@@ -120,7 +120,7 @@ fn all_warnings(runs: &[(String, TuneReport)]) -> Vec<Warning> {
     warnings
 }
 
-/// Returns half the 95 % interval of the mean of independent runs, in per cent, whatever their order.
+/// Returns half the 95 % interval of the mean of independent runs, in per cent. The order of the runs has no effect.
 fn interval_pct(rates: &[f64]) -> Option<f64> {
     let count = rates.len() as f64;
     (rates.len() > 1).then(|| series::student_t(count - 1.0) * series::deviation_pct(rates) / count.sqrt())

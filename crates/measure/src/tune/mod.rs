@@ -1,4 +1,4 @@
-//! Measures what the disk under a directory can carry: two rates of operations, two rates of bytes.
+//! Measures the limits of the disk under a directory: two rates of operations, two rates of bytes.
 //!
 //! **Why.** A scheduler that loads a disk up to its limit must know the limit. These are the figures of Seastar's
 //! io-properties, each with its spread and with every reason to doubt it.
@@ -86,7 +86,7 @@ pub use report::{
 pub use rig::SimulatedDisk;
 
 const SEQUENTIAL_BYTES: u32 = 1 << 20;
-/// Bytes that [`measure`] must be allowed to write beyond the scratch data.
+/// Fewest bytes that [`measure`] must be allowed to write beyond the scratch data.
 const MEASURE_MIN_BYTES: u64 = 256 << 20;
 
 /// Receives the progress of a measurement. `()` ignores it.
@@ -108,14 +108,13 @@ impl Observer for () {}
 
 /// Measures the disk under `options.directory`.
 ///
-/// If `control` asks for the end, the result so far is returned, marked as interrupted. The scratch files are always
-/// removed.
+/// If `control` asks for the end, returns the result so far, marked as interrupted. Always removes the scratch files.
 pub fn measure(options: &TuneOptions, observer: &mut dyn Observer, control: &Control) -> Result<TuneReport, TuneError> {
     with_disk(options, None, observer, control, conduct)
 }
 
-/// Continues the record in `path` after a crash (or Ctrl-C): completed phases are not repeated. A block device is
-/// overwritten again, so that must be allowed again (`destructive`).
+/// Continues the record in `path` after a crash (or Ctrl-C) without repeating completed phases. Overwrites a block
+/// device again, so `destructive` is required again.
 ///
 /// # Errors
 /// See [`TuneError`]; [`TuneError::Resume`] if the disk is not the one of the record, or the record is of a simulated
@@ -139,7 +138,7 @@ pub fn resume(
     with_disk(&options, Some((path, record)), observer, control, conduct)
 }
 
-/// Continues the record of a simulated disk as [`resume`] does: the disk starts afresh, completed phases are kept.
+/// Continues the record of a simulated disk as [`resume`] does. The disk starts empty; completed phases are kept.
 pub fn resume_simulated(
     path: &Path,
     disk: &SimulatedDisk,
@@ -156,7 +155,7 @@ pub fn resume_simulated(
     conduct(&mut rig, Recorder::resume(path, record)?, observer)
 }
 
-/// Returns the first of `paths` on each file system: one directory stands for its whole file system.
+/// Returns the first of `paths` on each file system, because one directory stands for its whole file system.
 pub fn one_per_file_system(paths: &[PathBuf]) -> Result<Vec<PathBuf>, PlaceError> {
     let roots = Roots::default();
     let places: Result<Vec<Place>, PlaceError> = paths.iter().map(|path| Place::find(path, &roots)).collect();
@@ -207,7 +206,7 @@ impl Site {
         }
     }
 
-    /// Returns the site of a simulated disk: no mount point, but a name, members and (perhaps) a block size.
+    /// Returns the site of a simulated disk: no mount point, but a name, members and, if known, a block size.
     fn of_simulated(disk: &SimulatedDisk) -> Site {
         let leaf = |member: u32| Leaf {
             name: format!("{}-{member}", disk.name),
@@ -252,8 +251,8 @@ fn conduct(rig: &mut dyn Rig, recorder: Recorder, observer: &mut dyn Observer) -
     Ok(report)
 }
 
-/// Prepares scratch data on the disk under `options.directory`, and lets `conduct` work on it. The scratch files are
-/// always removed.
+/// Prepares scratch data on the disk under `options.directory`, and runs `conduct` on it. Always removes the scratch
+/// files.
 fn with_disk<R>(
     options: &TuneOptions,
     resumed: Option<(&Path, Record)>,
@@ -280,7 +279,7 @@ fn with_disk<R>(
     let topology = Topology::new(options.shards, Classes::new(), vec![DiskSetup::unlimited()])?;
     if let Some((path, record)) = &resumed {
         check_same(path, &record.header, &place)?;
-        // Scratch files that a crash left would take the names and the room of new ones.
+        // Scratch files that a crash left would use the names and the space of new ones.
         for shard in 0..options.shards {
             Scratch::reclaim(&place.directory, &scratch_name(shard))?;
         }
@@ -382,7 +381,7 @@ fn header(
     })
 }
 
-/// Returns where single operations are tried. Claims a device, so that it cannot be mounted meanwhile.
+/// Returns where single operations are measured. Claims a device, so that it cannot be mounted meanwhile.
 fn cost_place(options: &TuneOptions, place: &Place, is_in_memory: bool) -> Result<costs::CostPlace, TuneError> {
     if is_in_memory {
         return Ok(costs::CostPlace::Nowhere);
@@ -399,7 +398,7 @@ fn scratch_name(shard: u16) -> String {
     format!("plimsoll-tune-{shard}")
 }
 
-/// Makes a part for each shard, all of the same length: a file each, or a stretch of the device.
+/// Makes a span for each shard, all of the same length: a file each, or a part of the device.
 fn make_spans(
     options: &TuneOptions,
     topology: &Topology,

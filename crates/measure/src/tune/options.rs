@@ -3,10 +3,10 @@
 //! **Why.** The options of a measurement are written into its record and read back from it, so the measurement can be
 //! resumed.
 //!
-//! **How.** [`TuneOptions::new`] and [`TuneOptions::quick`] return the usual measurements; fields change them. They are
-//! checked before the disk is touched.
+//! **How.** [`TuneOptions::new`] and [`TuneOptions::quick`] return the usual measurements; callers change fields. The
+//! options are checked before the disk is touched.
 //!
-//! **Limits.** Options that depend on the place (alignment, room) are checked there.
+//! **Limits.** Options that depend on the place (alignment, free space) are checked later, when the place is known.
 //!
 //! **Example.**
 //!
@@ -27,9 +27,9 @@ use super::report::BlockSize;
 use super::rig::SPAN_MIN_BYTES;
 use super::{MEASURE_MIN_BYTES, TuneError};
 
-/// Bytes that a quick measurement may write beside its scratch data.
+/// Most bytes that a quick measurement may write beside its scratch data, by default.
 const USUAL_WRITE_BYTES_QUICK: u64 = 62 << 30;
-/// Bytes that a usual measurement may write beside its scratch data.
+/// Most bytes that a standard measurement may write beside its scratch data, by default.
 const USUAL_WRITE_BYTES: u64 = 248 << 30;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,13 +60,13 @@ pub struct TuneOptions {
     pub with_frontier: bool,
     /// Size of random reads: a power of two, 512 bytes to 1 MiB. `None`: 4096, or the disk's larger unit.
     pub read_block_bytes: Option<u32>,
-    /// Size of random writes, likewise; with `None` also found by experiment.
+    /// Size of random writes, as for reads. `None`: also found by experiment.
     pub write_block_bytes: Option<u32>,
-    /// Total scratch data in bytes, at least 4 MiB for each shard; on a device the part of it that is used.
+    /// Total scratch data in bytes, at least 4 MiB for each shard; on a device, the part of the device that is used.
     pub data_bytes: u64,
     /// Most bytes to write, scratch data included; at least 256 MiB above `data_bytes`.
     pub max_write_bytes: Option<u64>,
-    /// Measured length of each figure in seconds, 0.001 to 86 400. `None`: until the figure is known well enough.
+    /// Measured length of each figure in seconds, 0.001 to 86 400. `None`: until the figure is known precisely enough.
     pub phase_s: Option<f64>,
     /// Most rounds of a full measurement, at least 5.
     pub rounds_max: u32,
@@ -107,9 +107,9 @@ impl TuneOptions {
         TuneOptions { mode: Mode::Quick, data_bytes: 2 << 30, ..TuneOptions::new(directory) }
     }
 
-    /// Returns the bound on writes for callers that were given none: the scratch data and, by mode, what the figures of
-    /// writes take on a disk that writes 5 GB/s. `None` for [`Mode::Full`], which writes until the disk is steady, and if
-    /// [`TuneOptions::phase_s`] says how long each figure takes.
+    /// Returns the default bound on writes: the scratch data and, by mode, the bytes that the figures of writes take on
+    /// a disk that writes 5 GB/s. `None` for [`Mode::Full`], which writes until the disk is steady, and if
+    /// [`TuneOptions::phase_s`] sets the length of each figure.
     pub fn usual_max_write_bytes(&self) -> Option<u64> {
         let figures_bytes = match self.mode {
             Mode::Quick => USUAL_WRITE_BYTES_QUICK,
@@ -174,7 +174,7 @@ impl TuneOptions {
         }
     }
 
-    /// Returns whether the backend touches no disk.
+    /// Returns whether the backend uses no disk.
     pub(super) fn is_in_memory(&self) -> bool {
         plimsoll_files::setup::is_in_memory(self.backend)
     }

@@ -1,9 +1,9 @@
 //! A measurement as pictures, and as one complete page.
 //!
-//! **Why.** A picture shows at once whether a knee is sharp, a fit holds, or a figure comes from a steady stretch.
+//! **Why.** A picture shows at once whether a knee is sharp, a fit is good, or a figure comes from a steady period.
 //!
 //! **How.** [`charts`] makes each picture of a report, by name; figures that were not measured have none. [`page()`]
-//! puts them into one self-contained HTML page with the figures, the warnings and the lines to apply.
+//! combines them into one self-contained HTML page with the figures, the warnings and the lines to apply.
 //!
 //! **Limits.** The page shows one disk.
 //!
@@ -90,6 +90,7 @@ pub fn sections(report: &TuneReport) -> (String, Vec<Section>) {
 pub fn answer(report: &TuneReport) -> Answer {
     let doubts = report.doubts();
     let known: Vec<&Figure> = report.figures().into_iter().filter_map(|(.., figure)| figure.as_ref()).collect();
+
     let (mood, verdict) = match (doubts.first(), known.len()) {
         (Some(doubt), _) => {
             let names: Vec<&str> = doubts.iter().map(|doubt| doubt.figure).collect();
@@ -98,13 +99,16 @@ pub fn answer(report: &TuneReport) -> Answer {
         (None, 4) => (Mood::Good, "no figure of the disk is doubtful".to_owned()),
         (None, count) => (Mood::Heed, format!("{count} of 4 figures were measured, none is doubtful")),
     };
+
     let widest = known.iter().filter_map(|figure| figure.ci95_pct).reduce(f64::max);
     let figure =
         widest.map_or_else(String::new, |widest| format!("each is known to \u{b1} {widest:.1} % or better (95 %)"));
+
     let confidence = match report.warnings.len() {
         0 => String::new(),
         count => format!("{count} warning(s) say what lowers it"),
     };
+
     Answer::new(mood, verdict, figure, confidence)
 }
 

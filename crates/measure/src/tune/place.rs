@@ -1,18 +1,18 @@
 //! The place of a path: file system, mount point, block device, and the disks below.
 //!
-//! **Why.** io-properties name a mount point, and a figure is meaningful only with the disk's settings and the layers
-//! between.
+//! **Why.** io-properties name a mount point, and a figure is meaningful only with the settings of the disk and of the
+//! layers above it.
 //!
-//! **How.** The mount point is the deepest one that holds the directory. The device is the directory's device number in
-//! `/sys`; if that is an anonymous number (btrfs), the device that was mounted. A path can also be a block device:
-//! since it will be written to, no program may use it ([`PlaceError::InUse`]).
+//! **How.** The mount point is the deepest one that contains the directory. The device is the directory's device number
+//! in `/sys`; if that is an anonymous number (btrfs), the device that was mounted. A path can also be a block device.
+//! Since it will be written to, no program may use it ([`PlaceError::InUse`]).
 //!
 //! Both kernel trees are parameters ([`Roots`]), so tests provide their own. [`one_per_device`] keeps one of several
-//! directories on the same file system; [`warnings()`] says what the settings mean for the figures; [`block_size`] is
-//! the request size of IOPS figures.
+//! directories on the same file system; [`warnings()`] describes the effect of the settings on the figures;
+//! [`block_size`] is the request size of IOPS figures.
 //!
-//! **Limits.** Of a file system over several devices (btrfs), one device or none is found. If a device comes into use
-//! after [`Place::find`], that stays unnoticed: claim the device (`plimsoll::sys::block::claim`) while writing to it.
+//! **Limits.** For a file system over several devices (btrfs), one device or none is found. A device that comes into
+//! use after [`Place::find`] is not noticed: claim the device (`plimsoll::sys::block::claim`) while writing to it.
 //!
 //! **Example.** A directory on `dm-0` over `md0` over two NVMe drives: device `dm-0`, RAID level `raid0`, leaves
 //! `nvme0n1` and `nvme1n1`.
@@ -69,7 +69,7 @@ pub(super) struct Place {
     /// Free space of the file system, in bytes.
     pub(super) available_bytes: Option<u64>,
     pub(super) device: Option<Device>,
-    /// Number of the whole disk (or array) of the device: its counters include those of all its partitions.
+    /// Number of the whole disk (or array) of the device, whose counters include those of all its partitions.
     pub(super) disk_number: Option<(u32, u32)>,
     /// Device number of the file system, or of the block device itself.
     st_dev: u64,
@@ -101,7 +101,7 @@ impl Place {
 
         let (mountpoint, file_system, mount_options) = match mount {
             Some(mount) => (mount.mountpoint, mount.file_system, mount.options),
-            // Without /proc, name the directory itself: it is on the right device.
+            // Without /proc, report the directory itself: it is on the right device.
             None => {
                 let kind = space.as_ref().map_or_else(String::new, |space| space.name.clone());
                 (real.display().to_string(), kind, Vec::new())
@@ -153,7 +153,7 @@ impl Place {
         Place { device: Some(device), disk_number, raid, ..self }
     }
 
-    /// Returns whether both are on the same file system or device, so that one measurement serves both.
+    /// Returns whether both are on the same file system or device, so that one measurement is enough.
     fn is_with(&self, other: &Place) -> bool {
         // Subvolumes of btrfs have different numbers but share a device.
         let number = |place: &Place| place.device.as_ref().map(|device| device.major_minor.clone());
@@ -172,7 +172,7 @@ pub(super) fn one_per_device(places: Vec<Place>) -> Vec<Place> {
     kept
 }
 
-/// Returns the device with number `st_dev`, or else the one that `source` names.
+/// Returns the device with number `st_dev`, or else the device called `source`.
 fn device_of(sys: &Path, st_dev: u64, source: Option<&str>) -> io::Result<Device> {
     let by_number = |number: u64| -> io::Result<(sysfs::Device, String)> {
         let (major, minor) = sysfs::major_minor(number);

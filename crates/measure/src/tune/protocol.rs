@@ -1,14 +1,14 @@
-//! Conducts a measurement: chooses loads and lengths, and decides when a figure is known well enough.
+//! Conducts a measurement: chooses loads and lengths, and decides when a figure is known precisely enough.
 //!
 //! **Why.** A fixed time is too long for a steady disk and too short for one that still changes.
 //!
 //! **How.** Phases follow one another ([`super::record::Header::phases`]). Each puts loads on the rig, records every
 //! sample, and decides from the record how to continue ([`crate::tune::study`]): the protocol itself keeps no figures.
-//! So a record that a crash left continues after its last complete phase, and a later analysis of a record gives the
-//! same figures.
+//! So a record that a crash interrupted can be continued after its last complete phase, and a later analysis of a
+//! record gives the same figures.
 //!
 //! A figure is a search over depths, then samples at the smallest depth that gets (nearly) the most, until their 95 %
-//! interval is narrow and the transient at their beginning is clearly over. If others moved more than
+//! interval is narrow and the transient at their beginning is clearly over. If other programs moved more than
 //! [`found::FOREIGN_MAX_PCT`] of the bytes meanwhile, the phase is repeated.
 //!
 //! **Limits.** Because decisions depend on samples, the length of a measurement depends on the disk's noise.
@@ -29,15 +29,16 @@ use super::study::{self, phases as found};
 use super::timing::Timing;
 use super::{Mode, Observer, SEQUENTIAL_BYTES, TuneError};
 
-/// Depths of a search for bandwidth: always up to the first, while the rate still rises up to the second per disk.
+/// Highest depths of a search for bandwidth: the first is always reached, the second (per disk) if the rate still
+/// rises.
 const BANDWIDTH_DEPTHS: (u32, u32) = (32, 64);
-/// Depths of a search for IOPS, likewise.
+/// Highest depths of a search for IOPS, as for bandwidth.
 const IOPS_DEPTHS: (u32, u32) = (256, 1024);
 /// Requests under way in the search for the physical block.
 const BLOCK_DEPTH: u32 = 32;
 /// Sizes tried for the physical block, in bytes; the longest first (see [`Protocol::curve`]).
 const BLOCK_SIZES_BYTES: [u32; 6] = [16384, 8192, 4096, 2048, 1024, 512];
-/// Length in bytes and most under way of the writes beside which reads are measured, as in diskplorer.
+/// Length in bytes of the writes beside which reads are measured, and most of them under way, as in diskplorer.
 const FRONTIER_WRITE_BYTES: u32 = 128 << 10;
 const FRONTIER_WRITE_DEPTH: u32 = 64;
 /// Length in bytes and number under way of the sequential writes of preconditioning.
@@ -45,11 +46,12 @@ const PRECONDITION_BYTES: u32 = 128 << 10;
 const PRECONDITION_DEPTH: u32 = 64;
 /// Most bytes under way in a curve over sizes.
 const CURVE_MAX_BYTES: u32 = 64 << 20;
-/// Length in seconds from which a sample is not repeated for lack of a completion: the disk then counts as stuck.
+/// Length in seconds from which on a sample without a completion is not repeated: the disk then counts as stuck.
 const SILENT_S: f64 = 4.0;
-/// How far the first attempt at an optional phase may pass the total time, in seconds. Repeated attempts may not.
+/// Longest time by which the first attempt at an optional phase may exceed the total time, in seconds. Repeated
+/// attempts may not exceed it.
 const GRACE_S: f64 = 3.0;
-/// Shortest affordable length of a figure, in seconds. Below it, the figure takes the write reserve of later phases.
+/// Shortest affordable length of a figure, in seconds. Below it, the figure uses the write reserve of later phases.
 const SAMPLE_MIN_S: f64 = 0.01;
 /// Fewest requests of a sample, if time allows: one more or less is then within 1 %.
 const SAMPLE_MIN_REQUESTS: f64 = 100.0;
@@ -100,9 +102,9 @@ impl<'a> Protocol<'a> {
         }
     }
 
-    /// Runs all phases that are not complete, until a stop is asked for.
+    /// Runs all phases that are not complete, until a stop.
     pub(super) fn run(&mut self) -> Result<(), TuneError> {
-        // Reported at the end, after the last complete phase: a resumed run may still make them.
+        // Reported at the end, after the last complete phase: a resumed run may still measure them.
         let mut left_out = Vec::new();
         let pending = self.recorder.record.header.phases().into_iter();
         let pending = pending.filter(|phase| !self.recorder.record.is_done(*phase));
@@ -120,7 +122,7 @@ impl<'a> Protocol<'a> {
             let is_wanted = !matches!(phase, Phase::Sizes | Phase::SequentialSizes | Phase::Frontier);
             if is_wanted || self.rig.now_s() + self.expected_s(phase) <= self.timing.total_max_s + GRACE_S {
                 match self.phase(phase) {
-                    // The four figures stand without these phases: keep them.
+                    // The four figures are valid without these phases: keep them.
                     Err(error) if phase > Phase::Rounds || phase == Phase::Blocks => {
                         self.warn(WarningCode::NotMeasured, format!("{}: {error}", phase.name()))?;
                     }
@@ -247,8 +249,8 @@ impl<'a> Protocol<'a> {
     }
 
     /// Writes twice the data, sequentially, as SNIA's specification begins: within the measured range, the disk then
-    /// works as after long use. Spare room beyond that range still helps the disk; the report says how much of the
-    /// disk the range is.
+    /// works as after long use. Spare space beyond that range still helps the disk; the report states the range's part
+    /// of the disk.
     fn precondition(&mut self) -> Result<(), TuneError> {
         let wanted_bytes = 2 * self.recorder.record.data_bytes();
         let stream = self.stream(Order::Sequential, PRECONDITION_BYTES, PRECONDITION_DEPTH);
@@ -310,8 +312,8 @@ impl<'a> Protocol<'a> {
         let mut search_s = self.timing.search_s;
         if is_write {
             if self.budget.is_bounded() {
-                // The rate of this kind of write decides how long it can continue; the phase before may have been far
-                // faster.
+                // The rate of this kind of write determines how long it can continue; the phase before may have been
+                // far faster.
                 let load = self.figure_load(phase, usual / 2, search_s.min(self.budget.affordable_s() * 0.1));
                 self.sample(Step::Warmup, load)?;
             }
@@ -339,12 +341,12 @@ impl<'a> Protocol<'a> {
         }
     }
 
-    /// Takes samples of a figure until it is known well enough.
+    /// Takes samples of a figure until it is known precisely enough.
     fn measure(&mut self, phase: Phase, depth: u32) -> Result<(), TuneError> {
         let timing = self.timing;
         let is_write = matches!(phase, Phase::WriteBandwidth | Phase::WriteIops);
         if is_write && self.budget.affordable_s() < SAMPLE_MIN_S {
-            // A sample here is worth more than the later phases' share: without it there is no figure.
+            // A sample here matters more than the reserve of later phases: without it there is no figure.
             self.budget.end_reserve();
         }
 
@@ -361,7 +363,7 @@ impl<'a> Protocol<'a> {
         loop {
             let measured_s = sample_s * rates.len() as f64;
             let is_over = measured_s + sample_s * 0.5 > max_s
-                // A machine too busy to run its threads measures little in much time.
+                // A machine too busy to run its threads takes few samples in a long time.
                 || (rates.len() >= found::KNOWN_SAMPLES && self.rig.now_s() - begin_s > max_s * 1.6 + 1.0);
             let is_enough = measured_s + 1e-9 >= timing.figure_min_s.min(max_s)
                 && found::is_known(&rates, timing.enough_pct)
@@ -377,8 +379,8 @@ impl<'a> Protocol<'a> {
         }
     }
 
-    /// Returns the length of a sample, in seconds, with enough requests that a fraction of one at its end does not
-    /// matter.
+    /// Returns the length of a sample, in seconds, with enough requests that a fraction of a request at its end has
+    /// little effect.
     fn whole_requests_s(&self, phase: Phase) -> f64 {
         let samples = self.recorder.record.attempt(phase, self.attempt, Step::Search);
         let iops = samples.iter().map(|sample| sample.iops(&sample.moved())).fold(0.0, f64::max);
@@ -455,7 +457,7 @@ impl<'a> Protocol<'a> {
         Ok(())
     }
 
-    /// Warns that a phase ended early because no more may be written, unless a stop was asked for.
+    /// Warns that a phase ended early because the write bound is reached, unless the user asked for a stop.
     fn warn_cut(&mut self) -> Result<(), TuneError> {
         if self.rig.is_stopped() {
             return Ok(());
@@ -464,7 +466,7 @@ impl<'a> Protocol<'a> {
         self.warn(WarningCode::MaxWrite, message)
     }
 
-    /// Measures reads alone, writes alone, and by bisection the most that the disk carries of each mix.
+    /// Measures reads alone, writes alone, and by bisection the most that the disk can do of each mix.
     fn frontier(&mut self) -> Result<(), TuneError> {
         self.budget.begin_phase(0.1);
         let read_bytes = self.recorder.record.header.read_block.bytes;
@@ -473,7 +475,7 @@ impl<'a> Protocol<'a> {
         let reads = self.stream(Order::Random, read_bytes, read_depth);
         let writes = self.stream(Order::Sequential, write_bytes, FRONTIER_WRITE_DEPTH);
         if self.budget.is_bounded() {
-            // The rate of these writes decides how long a step may be; the phase before may have been far slower.
+            // The rate of these writes determines the length of a step; the phase before may have been far slower.
             self.sample(Step::Warmup, Load::writes(writes, self.timing.ray_s.min(RAY_MIN_S)))?;
         }
 
@@ -495,7 +497,7 @@ impl<'a> Protocol<'a> {
         }
 
         for (read_part, write_part) in found::rays(self.timing.rays) {
-            // Try the full rates of both first: if reads and writes do not disturb each other, the disk carries them.
+            // Try the full rates of both first: if reads and writes do not disturb each other, the disk can do them.
             let mut bounds = (0.0, 1.0);
             let mut scale = 1.0;
             for _ in 0..self.timing.bisections {
@@ -553,7 +555,7 @@ impl<'a> Protocol<'a> {
         found::depth(record, phase, attempt)
     }
 
-    /// Makes one run. Returns `None` if a stop was asked for or no more may be written: nothing is left to do.
+    /// Makes one run. Returns `None` if the user asked for a stop or the write bound is reached: the phase is over.
     fn sample(&mut self, step: Step, load: Load) -> Result<Option<Sample>, TuneError> {
         if self.rig.is_stopped() {
             return Ok(None);

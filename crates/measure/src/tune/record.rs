@@ -1,11 +1,11 @@
 //! Raw results: every load on the disk, and its outcome.
 //!
-//! **Why.** A measurement costs minutes and wears the disk, so raw results are kept in a file; the conclusions can be
+//! **Why.** A measurement costs minutes and wears the disk, so raw results are kept in a file. The conclusions can be
 //! computed again in milliseconds, also by a later version or on another machine.
 //!
 //! **How.** A record is a file of JSON lines. The first is the [`Header`]: the place, the options and the version. Each
-//! further line is an [`Entry`]: a sample (a [`Load`] and what it moved), the cost of single operations, or the end of
-//! a phase. A line is written as soon as it is known, so a crash leaves a record whose last line may be cut: reading
+//! further line is an [`Entry`]: a sample (a [`Load`] and its outcome), the cost of single operations, or the end of a
+//! phase. A line is written as soon as it is known, so a crash leaves a record whose last line may be cut: reading
 //! drops such a line, and a phase without its end is measured again ([`Record::is_done`]).
 //!
 //! **Limits.** A record is of one disk. Latencies are percentiles by sample, not whole histograms.
@@ -53,9 +53,9 @@ pub struct Header {
     pub numa_nodes: u16,
     pub seed: u64,
     pub mode: Mode,
-    /// Whether only the four figures and the latency were wanted.
+    /// Whether only the four figures and the latency were requested.
     pub figures_only: bool,
-    /// Whether reads beside writes were wanted as well.
+    /// Whether reads beside writes were requested as well.
     #[serde(default)]
     pub with_frontier: bool,
     pub read_block: BlockSize,
@@ -64,7 +64,7 @@ pub struct Header {
     pub align_bytes: u32,
     /// Block of the file system in bytes, if there is one.
     pub file_system_block_bytes: Option<u64>,
-    /// Scratch data wanted, in bytes.
+    /// Scratch data requested, in bytes.
     pub data_bytes: u64,
     pub max_write_bytes: Option<u64>,
     /// Measured length of each figure in seconds, if the user set it.
@@ -108,7 +108,7 @@ pub enum Phase {
     Fill,
     /// Writes twice the data, sequentially, before the rounds of a full measurement.
     Precondition,
-    /// Random writes of small sizes, aligned and shifted, to find the block in which the disk writes.
+    /// Random writes of small sizes, aligned and shifted, to find the disk's physical block.
     Blocks,
     /// Sequential writes of 1 MiB.
     WriteBandwidth,
@@ -172,7 +172,7 @@ pub enum Order {
 pub struct Stream {
     pub order: Order,
     pub block_bytes: u32,
-    /// Requests under way on all shards together; with a rate, the most.
+    /// Requests under way on all shards together; with a rate, the most of them.
     pub depth: u32,
     /// Requests a second on all shards together, at Poisson times; `None`: a closed loop.
     pub rate_per_s: Option<f64>,
@@ -210,7 +210,7 @@ pub struct Moved {
     /// Requests that completed within the span.
     pub requests: u64,
     pub bytes: u64,
-    /// Requests that failed or came back short.
+    /// Requests that failed or transferred too few bytes.
     pub errors: u64,
     pub p50_ns: u64,
     pub p99_ns: u64,
@@ -226,7 +226,7 @@ pub struct Sample {
     pub writes: Option<Moved>,
     /// CPU use of the busiest shard, in per cent of one CPU.
     pub cpu_busy_pct: f64,
-    /// Part of the device's traffic in the span that others caused, in per cent; `None` if unknown.
+    /// Part of the device's traffic in the span that other programs caused, in per cent; `None` if unknown.
     pub foreign_pct: Option<f64>,
     /// Whether the bound on writes ended the sample.
     pub is_cut: bool,
@@ -253,7 +253,7 @@ impl Sample {
 pub enum Entry {
     Sample {
         phase: Phase,
-        /// Attempt at the phase, from 0; later attempts follow if others used the disk.
+        /// Attempt at the phase, from 0; later attempts follow if other programs used the disk.
         attempt: u32,
         step: Step,
         sample: Sample,
@@ -268,7 +268,7 @@ pub enum Entry {
         flush: Option<OperationCost>,
         discard: Option<OperationCost>,
         submissions: Vec<SubmissionCost>,
-        /// What could not be tried, and why.
+        /// Operations that could not be tried, with the reasons.
         skipped: Vec<String>,
     },
     Warned(Warning),
@@ -314,13 +314,13 @@ impl Record {
         self.entries.iter().filter_map(of).collect()
     }
 
-    /// Returns the samples of one step of a phase's best attempt (the one that others disturbed least).
+    /// Returns the samples of one step of a phase's best attempt (the one that other programs disturbed least).
     pub fn samples(&self, phase: Phase, step: Step) -> Vec<&Sample> {
         self.attempt(phase, self.best_attempt(phase), step)
     }
 
-    /// Returns the part of the device's traffic in an attempt at a phase that others caused, in per cent; `None` if
-    /// unknown. Uses the samples of the figure; in a phase without a figure, those of its search.
+    /// Returns the part of the device's traffic in an attempt at a phase that other programs caused, in per cent;
+    /// `None` if unknown. Uses the samples of the figure; in a phase without a figure, those of its search.
     pub fn foreign_pct(&self, phase: Phase, attempt: u32) -> Option<f64> {
         let measured = self.attempt(phase, attempt, Step::Measure);
         let mut samples = measured;
@@ -352,8 +352,8 @@ impl Record {
         attempts.max().unwrap_or(0)
     }
 
-    /// Returns the attempt at a phase that counts: of the complete ones the one that others disturbed least (an
-    /// unknown disturbance counts as the worst), of equal ones the last.
+    /// Returns the number of the attempt at a phase that counts: of the complete ones the one that other programs
+    /// disturbed least (an unknown disturbance counts as the worst), of equal ones the last.
     pub(crate) fn best_attempt(&self, phase: Phase) -> u32 {
         let done = self.entries.iter().rev().find_map(|entry| match entry {
             Entry::Done { phase: done, attempts, .. } if *done == phase => Some(*attempts),
@@ -374,7 +374,7 @@ impl Record {
         filled.unwrap_or(0)
     }
 
-    /// Returns bytes written and seconds passed until the last entry, earlier parts of the measurement included.
+    /// Returns bytes written and seconds passed until the last entry, including earlier parts of the measurement.
     pub fn spent(&self) -> (u64, f64) {
         let (mut written_bytes, mut at_s) = (0_u64, 0.0_f64);
 
@@ -401,7 +401,7 @@ impl Record {
         (written_bytes, at_s)
     }
 
-    /// Parses the text of a record. Drops a last line that is cut, as a crash leaves one. `source_name` is used in
+    /// Parses the text of a record. Drops an incomplete last line, because a crash leaves one. `source_name` is used in
     /// messages only.
     pub fn parse(source_name: &str, text: &str) -> Result<Record, RecordError> {
         let error = |line: usize, reason: String| RecordError { source_name: source_name.to_owned(), line, reason };
@@ -451,11 +451,11 @@ pub struct RecordError {
     reason: String,
 }
 
-/// A record in the making, in memory and (if asked for) in a file.
+/// A record under construction, in memory and, if given, in a file.
 pub(super) struct Recorder {
     pub(super) record: Record,
     file: Option<(PathBuf, File)>,
-    /// Bytes that earlier parts of the measurement wrote.
+    /// Bytes written by earlier parts of the measurement.
     pub(super) written_before_bytes: u64,
     pub(super) before_s: f64,
 }
@@ -474,7 +474,7 @@ impl Recorder {
         Ok(Recorder { record, file, written_before_bytes: 0, before_s: 0.0 })
     }
 
-    /// Continues a record after its last complete phase: cuts off later entries, which are measured again.
+    /// Continues a record after its last complete phase. Cuts off later entries, which are measured again.
     pub(super) fn resume(path: &Path, mut record: Record) -> Result<Recorder, TuneError> {
         let failed = |error: io::Error| TuneError::record(path, &error);
 

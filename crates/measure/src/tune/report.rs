@@ -136,7 +136,7 @@ pub struct Figure {
     pub deviation_pct: f64,
     /// The rate in each sample, in order; at least one.
     pub samples: Vec<f64>,
-    /// Index of the first sample that counts: earlier ones belong to a transient (a cache, credits, a slow start).
+    /// Index of the first sample that counts. Earlier ones belong to a transient (a cache, credits, a slow start).
     pub settled_at: usize,
     pub sample_s: f64,
     /// Requests under way, all shards together.
@@ -146,11 +146,11 @@ pub struct Figure {
     pub probes: Vec<Probe>,
     /// CPU use of the busiest shard, in per cent of one CPU.
     pub cpu_busy_pct: f64,
-    /// Part of the device's traffic meanwhile that others caused, in per cent; `null` if unknown.
+    /// Part of the device's traffic meanwhile that other programs caused, in per cent; `null` if unknown.
     pub foreign_pct: Option<f64>,
-    /// The rate before the figure settled, if at least 5 % off.
+    /// The rate before the figure settled, if it differs by at least 5 %.
     pub burst: Option<f64>,
-    /// Whether the phase ran to its end; false if interrupted, or if no more could be written.
+    /// Whether the phase ran to its end; false if interrupted, or if the write bound was reached.
     pub complete: bool,
 }
 
@@ -180,17 +180,17 @@ pub struct Doubt {
     pub why: String,
 }
 
-/// Half of the 95 % interval, in per cent, above which a figure says little.
+/// Half of the 95 % interval, in per cent, above which a figure is too uncertain.
 pub(crate) const VAGUE_PCT: f64 = 25.0;
 
-/// A curve's rate over the figure, above which one of them is wrong: on simulated disks noise makes at most 1.15.
+/// Ratio of a curve's rate to the figure above which one of them is wrong. On simulated disks noise makes at most 1.15.
 const CONTRADICTED_FACTOR: f64 = 1.25;
 
-/// The same of writes: while the disk was read, its write cache may have recovered.
+/// The same ratio for writes, larger because the write cache may have recovered while the disk was read.
 const CONTRADICTED_FACTOR_WRITES: f64 = 1.5;
 
-/// A figure over all that was measured of its kind afterwards, above which it is that of a burst. Noise, stalls and a
-/// neighbour make less on two curves at once.
+/// Ratio of a figure to all later measurements of its kind above which the figure is that of a burst. Noise, stalls and
+/// a neighbour make less on two curves at once.
 const UNREPEATED_FACTOR: f64 = 1.5;
 
 /// The origin of a report merged from several runs.
@@ -198,7 +198,7 @@ const UNREPEATED_FACTOR: f64 = 1.5;
 pub struct Merged {
     /// Files, in the order given.
     pub runs: Vec<String>,
-    /// Values that were left out.
+    /// Values left out.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -211,7 +211,7 @@ pub struct LeftOut {
     pub median: f64,
 }
 
-/// Figures that were not measured, without which there are no io-properties.
+/// Figures that are missing, without which there are no io-properties.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not measured: {}; {cause}", .names.join(", "))]
 pub struct MissingFigures {
@@ -221,7 +221,7 @@ pub struct MissingFigures {
     pub cause: MissingCause,
 }
 
-/// Why figures were not measured. The text form says what to do.
+/// Why figures were not measured. The text form includes the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MissingCause {
@@ -231,7 +231,7 @@ pub enum MissingCause {
     MaxWrite,
 }
 
-/// Returns a curve as io-properties have it; empty if it was not measured.
+/// Returns a curve in the form of io-properties; empty if it was not measured.
 fn depths(curve: &Option<DepthCurve>) -> Vec<DepthRate> {
     curve.as_ref().map_or(Vec::new(), DepthCurve::rates)
 }
@@ -242,7 +242,7 @@ impl TuneReport {
     /// larger one; a size that only the user chose is left out.
     ///
     /// # Errors
-    /// [`MissingFigures`] if the measurement was interrupted, or too little could be written.
+    /// [`MissingFigures`] if the measurement was interrupted, or the write bound was too small.
     pub fn disk_properties(&self) -> Result<DiskProperties, MissingFigures> {
         let [read_iops, write_iops, read_bandwidth, write_bandwidth] = self.whole_figures()?;
         let saturation = |curve: &Option<SequentialCurve>| curve.as_ref()?.saturation_bytes.map(u64::from);
@@ -267,8 +267,8 @@ impl TuneReport {
         })
     }
 
-    /// Returns the figures that the measurement itself contradicts, that other programs disturbed, or that are known to
-    /// an interval that says little, each once.
+    /// Returns the figures that the measurement itself contradicts, that other programs disturbed, or that are too
+    /// uncertain, each once.
     pub fn doubts(&self) -> Vec<Doubt> {
         let of_figure = |(name, _, figure): (&'static str, _, &Option<Figure>)| {
             let figure = figure.as_ref()?;
@@ -276,9 +276,10 @@ impl TuneReport {
             let foreign = foreign_pct.map(|percent| format!("{percent:.0} % of what the disk moved was not ours"));
             let vague_pct = figure.ci95_pct.filter(|percent| *percent > VAGUE_PCT);
             let vague = vague_pct.map(|percent| format!("it is known to ± {percent:.0} % only"));
+
             let exceeded = || {
                 let most = self.highest_seen(name, figure.block_bytes)?;
-                // A burst is explained: it ended, and the figure is what followed.
+                // A burst is explained: it ended, and the figure is the rate after it.
                 let explained = figure.burst.map_or(figure.value, |burst| burst.max(figure.value));
                 let factor = if name.starts_with("write") { CONTRADICTED_FACTOR_WRITES } else { CONTRADICTED_FACTOR };
                 (most > factor * explained).then(|| {
@@ -286,6 +287,7 @@ impl TuneReport {
                     format!("the curves of this measurement reach {most}, and the figure is {value}")
                 })
             };
+
             let unrepeated = || {
                 let most = self.highest_later(name, figure.block_bytes)?;
                 (figure.value > UNREPEATED_FACTOR * most).then(|| {
@@ -296,8 +298,10 @@ impl TuneReport {
                     )
                 })
             };
+
             Some(Doubt { figure: name, why: foreign.or(vague).or_else(exceeded).or_else(unrepeated)? })
         };
+
         self.figures().into_iter().filter_map(of_figure).collect()
     }
 
@@ -309,9 +313,9 @@ impl TuneReport {
         self.doubts().into_iter().map(warning).collect()
     }
 
-    /// Returns the highest rate on a curve that was measured after the figure `name` and counts the same. Not of merged
-    /// reports, whose curves are those of one run; not of the search for a depth, which comes first, when a disk may
-    /// still be in its burst.
+    /// Returns the highest rate of the same kind as the figure `name` on a curve that was measured after it. `None` for
+    /// merged reports, whose curves are those of one run. Ignores the search for a depth, which comes first, when a
+    /// disk may still be in its burst.
     fn highest_seen(&self, name: &str, block_bytes: u32) -> Option<f64> {
         if self.merged.is_some() {
             return None;
@@ -332,8 +336,8 @@ impl TuneReport {
         }
     }
 
-    /// Returns the highest rate that counts the same as the figure `name`, of all that was measured after it: short
-    /// requests at random and in order, or long ones. `None` unless two curves have one: a single one may have been
+    /// Returns the highest rate of the same kind as the figure `name` in all later measurements: short requests at
+    /// random and in order, or long ones. `None` unless two curves have one, because a single one may have been
     /// disturbed.
     fn highest_later(&self, name: &str, block_bytes: u32) -> Option<f64> {
         let (sizes, sequential) = match name.starts_with("read") {
@@ -351,8 +355,8 @@ impl TuneReport {
         at_random.zip(in_order).filter(|_| self.merged.is_none()).map(|(a, b)| a.max(b).max(alone))
     }
 
-    /// Returns how reads and writes share the disk, or 1 if reads beside writes were not measured. Rounds to two
-    /// decimals: a measured exponent has no more significant ones.
+    /// Returns the mix exponent, or 1 if reads beside writes were not measured. Rounds to two decimals: a measured
+    /// exponent has no more significant ones.
     fn mix_exponent_p(&self) -> f64 {
         let exponent = |p: f64| ((p * 100.0).round() / 100.0).max(0.01);
         let Some(frontier) = &self.frontier else { return 1.0 };
@@ -364,8 +368,8 @@ impl TuneReport {
         self.read_latency.map_or(0, |latency| latency.p50_ns)
     }
 
-    /// Returns the disk's own block if writers must know it: found by experiment to be larger than the kernel says,
-    /// or reported by the kernel as larger than usual and used for random writes.
+    /// Returns the disk's own block if writers must know it: larger by experiment than the kernel reports, or reported
+    /// by the kernel as larger than usual and used for random writes.
     fn physical_block_bytes(&self) -> Option<u32> {
         let reported = place::physical_block_bytes(self.site.device.as_ref());
         if let Some(found) = self.physical_block.as_ref().filter(|found| found.is_step)
@@ -376,7 +380,7 @@ impl TuneReport {
         reported.filter(|bytes| *bytes > IOPS_BLOCK_BYTES && *bytes == self.write_block.bytes)
     }
 
-    /// Returns a warning for each IOPS figure whose block differs from the one that readers of io-properties assume.
+    /// Returns a warning for each IOPS figure whose block differs from that which readers of io-properties assume.
     pub(super) fn block_warnings(&self) -> Vec<Warning> {
         let taken_for_bytes = self.physical_block_bytes().unwrap_or(0).max(IOPS_BLOCK_BYTES);
         let blocks = [("read_iops", &self.read_block), ("write_iops", &self.write_block)];
@@ -392,7 +396,7 @@ impl TuneReport {
         others.map(warning).collect()
     }
 
-    /// Returns the disk model with everything that was measured: figures, sizes, mix exponent, latency.
+    /// Returns the disk model with everything measured: figures, sizes, mix exponent, latency.
     ///
     /// The model has tables of sizes if both directions were measured and the disk does not limit operations and bytes
     /// apart (two limits explain all sizes then); it has no part for the simulator.
@@ -401,8 +405,10 @@ impl TuneReport {
             let points = &curve.as_ref()?.points;
             (points.len() >= 2).then(|| points.iter().map(|point| (point.block_bytes, point.iops.round())).collect())
         };
+
         let tables = table(&self.read_sizes).zip(table(&self.write_sizes));
         let leaf = self.site.device.as_ref().and_then(|device| device.leaves.first());
+
         Ok(DiskModel {
             name: leaf.and_then(|leaf| leaf.model.clone()),
             figures: self.four_figures()?,

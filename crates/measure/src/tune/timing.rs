@@ -1,9 +1,9 @@
 //! Lengths of the parts of a measurement.
 //!
-//! **Why.** Three promises hold on any disk: `--quick` takes at most a minute, the default at most five, and `--full`
-//! at most the given rounds. Within that, a phase ends when its figure is known well enough.
+//! **Why.** Three bounds hold on any disk: `--quick` takes at most a minute, the default at most five, and `--full` at
+//! most the given rounds. Within them, a phase ends when its figure is known precisely enough.
 //!
-//! **How.** [`Timing::of`] is a table by mode. If the user sets a length for each figure, everything shortens in
+//! **How.** [`Timing::of`] is a table by mode. If the user sets a length for each figure, all lengths shrink in
 //! proportion.
 //!
 //! **Limits.** The lengths are those of samples; starting threads and opening files adds some milliseconds each.
@@ -16,10 +16,10 @@ use super::Mode;
 /// Lengths and counts of the parts of a measurement. Lengths are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Timing {
-    /// Longest time to fill scratch data. Filling ends then, even with less data than wanted.
+    /// Longest time to fill scratch data. Filling ends then, even with less data than requested.
     pub(super) fill_max_s: f64,
-    /// Length of one depth of a search. Like that of a sample, a multiple of 100 ms: what limits a disk may count over slices
-    /// of that length, as a control group does, and a part of a slice would add all or nothing of what it allows.
+    /// Length of one depth of a search. Like that of a sample, a multiple of 100 ms: a limiter may count over slices of
+    /// that length, as a control group does, and a part of a slice would add all or none of its allowance.
     pub(super) search_s: f64,
     /// Length of one sample of a figure.
     pub(super) sample_s: f64,
@@ -43,7 +43,7 @@ pub(super) struct Timing {
     pub(super) bisections: u32,
     /// Length of one such step.
     pub(super) ray_s: f64,
-    /// Most attempts at a phase while others use the disk.
+    /// Most attempts at a phase while other programs use the disk.
     pub(super) attempts_max: u32,
     /// Latest end of the measurement at which a phase may still be repeated.
     pub(super) total_max_s: f64,

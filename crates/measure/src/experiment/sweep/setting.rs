@@ -233,10 +233,10 @@ impl Setting {
     }
 }
 
-/// Makes the job an open loop of `rate` requests a second on all its shards together, in batches of the job's size.
+/// Makes the job an open loop of `rate` requests a second over all its shards, in batches of the job's size.
 pub(in crate::experiment) fn set_rate(job: &mut Job, rate: f64, shards: u32) {
     let running = (0..shards).filter(|shard| job.shards.contains(*shard)).count().max(1);
-    // The job's own figure counts batches.
+    // The job's own rate counts batches.
     job.requests_per_s_per_shard = Some(rate / running as f64 / f64::from(job.batch.max(1)));
     job.requests_per_s_per_fiber = None;
     (job.think_time_ns, job.think_after_ns) = (0, 0);

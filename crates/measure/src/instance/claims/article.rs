@@ -1,11 +1,11 @@
 //! The claims of ScyllaDB's article on i3en.24xlarge of May 2019, with the known errors and their proofs.
 //!
-//! **Why.** The article is the one comparison of machines whose every number is taken apart here.
+//! **Why.** The article is the one comparison of machines whose every number is recomputed here.
 //!
-//! **How.** [`claims`] is a table in the order of the article. Behind a wrong claim stands its known error: the claim
+//! **How.** [`claims`] is a table in the order of the article. A wrong claim is followed by its known error: the claim
 //! that would have been right.
 //!
-//! **Limits.** Machines and figures are those of the cards in [`crate::instance::published`]; a test holds that each
+//! **Limits.** Machines and figures are those of the cards in [`crate::instance::published`]; a test checks that each
 //! claim can be computed.
 
 use super::{Claim, Factor, Formula, PRICE, SlipKind};
@@ -17,7 +17,7 @@ const I3: &str = "i3.16xlarge";
 const METAL: &str = "i3.metal";
 const I3EN: &str = "i3en.24xlarge";
 
-/// The machines, and what a core of each costs a year; the first is the base of the tables.
+/// The machines, and the price of a core of each for a year; the first is the base of the tables.
 pub(super) const MACHINES: [(&str, &str); 3] = [(I3, "880.50 USD"), (METAL, "773.78 USD"), (I3EN, "1258.43 USD")];
 
 const CORES: &str = "cpu.cores";
@@ -26,17 +26,17 @@ const READ_IOPS: &str = "disk.read_iops";
 const READ_BYTES: &str = "disk.read_bytes_per_s";
 const WRITE_BYTES: &str = "disk.write_bytes_per_s";
 
-/// Returns the storage of a machine by core.
+/// Returns the storage per core of a machine.
 fn bytes_per_core(of: &'static str) -> Formula {
     Formula::product([Factor::Figure(of, BYTES)], [Factor::Figure(of, CORES)])
 }
 
-/// Returns the storage `bytes` by core of a machine.
+/// Returns the storage per core of a machine with `bytes` of storage.
 fn stated_bytes_per_core(bytes: &'static str, of: &'static str) -> Formula {
     Formula::product([Factor::Number(bytes)], [Factor::Figure(of, CORES)])
 }
 
-/// Returns the price of a machine for a year by TB, of which it has `bytes`.
+/// Returns the price per TB of a machine for a year; `bytes` is its storage.
 fn price_per_tb(of: &'static str, bytes: Factor) -> Formula {
     Formula::product([Factor::Figure(of, PRICE), Factor::Figure(of, CORES)], [bytes])
 }
@@ -45,7 +45,7 @@ fn rate(amount: &'static str, time: &'static str) -> Formula {
     Formula::product([Factor::Number(amount)], [Factor::Number(time)])
 }
 
-/// Returns the difference of a figure of i3en.24xlarge to `against`, in per cent.
+/// Returns the difference in `figure` of i3en.24xlarge to `against`, in per cent.
 fn gain(figure: &'static str, against: &'static str) -> Formula {
     Formula::Percent { figure, of: I3EN, against }
 }

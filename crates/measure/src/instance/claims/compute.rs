@@ -1,13 +1,14 @@
 //! Computes the value of a claim, and compares it with the stated one.
 //!
-//! **Why.** Numbers in articles are rounded, inputs and results alike; a right number must not be called wrong for it.
+//! **Why.** Numbers in articles are rounded, inputs and results alike; a right number must not be called wrong because
+//! of that.
 //!
-//! **How.** Every input carries half of its last digit. [`value`] computes the value, and the least and largest that
-//! the inputs allow; [`fit`] compares them with the stated number, the strictest rule first.
+//! **How.** Every input has half of its last digit as its uncertainty. [`value`] computes the value, and the least and
+//! largest value that the inputs allow; [`fit`] compares them with the stated number, the strictest rule first.
 //!
 //! **Limits.** The least and the largest value assume the worst case of all roundings at once.
 //!
-//! **Example.** 8.3 against 6.5 GB/s is 27.7 %, from 26.0 to 29.5 %. "27 %" is that number, cut off.
+//! **Example.** 8.3 against 6.5 GB/s is 27.7 %, from 26.0 to 29.5 %. "27 %" is that number with digits cut off.
 
 use super::quantity::Quantity;
 use super::{Bound, Factor, Formula, Machine};
@@ -15,7 +16,7 @@ use super::{Bound, Factor, Formula, Machine};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
     pub(super) value: f64,
-    /// The largest distance of the true value by rounding.
+    /// The largest distance to the true value, due to rounding.
     pub(super) half: f64,
 }
 
@@ -40,13 +41,13 @@ impl Computed {
         Computed { value: self.value / input.value, low: self.low / (input.value + input.half), high: self.high / low }
     }
 
-    /// Applies `change`, which must not decrease, to all three.
+    /// Applies `change`, which must not decrease, to the value and both ends.
     fn map(self, change: impl Fn(f64) -> f64) -> Computed {
         Computed { value: change(self.value), low: change(self.low), high: change(self.high) }
     }
 }
 
-/// Computes a formula; `None` if it names a machine, a figure or a unit that is not known.
+/// Computes a formula; `None` if it names an unknown machine, figure or unit.
 pub(super) fn value(formula: &Formula, machines: &[Machine]) -> Option<Computed> {
     let figure = |of: &str, key: &str| machines.iter().find(|machine| machine.card.name == of)?.input(key);
     let ratio =

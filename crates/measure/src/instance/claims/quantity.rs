@@ -17,7 +17,7 @@
 pub(super) struct Quantity {
     text: &'static str,
     pub(super) value: f64,
-    /// One of its unit, in base units; above 0.
+    /// One unit, in base units; above 0.
     pub(super) unit_scale: f64,
     /// The unit: `Gbit/s`; empty if there is none.
     unit: &'static str,
@@ -27,7 +27,7 @@ pub(super) struct Quantity {
     pub(super) coarse: f64,
 }
 
-/// Units, and one of each in base units.
+/// Units, and the size of each in base units.
 const UNITS: [(&str, f64); 17] = [
     ("", 1.0),
     ("%", 1.0),
@@ -63,7 +63,7 @@ impl Quantity {
         Some(Quantity { text, value, unit_scale, unit, fine, coarse })
     }
 
-    /// Prints `value` in this quantity's unit, with `more` digits after the point than written, at most 9.
+    /// Prints `value` in this quantity's unit, with `more` digits after the point than the author wrote, at most 9.
     pub(super) fn write(&self, value: f64, more: usize) -> String {
         let decimals =
             self.text.split_once('.').map_or(0, |(_, behind)| behind.chars().take_while(char::is_ascii_digit).count());
@@ -103,8 +103,8 @@ fn half_digits(number: &str) -> [f64; 2] {
     [0.5, if zeros == whole.len() { 0.5 } else { power(zeros) }]
 }
 
-/// Returns half of the last significant digit of a figure without a text: 830000 was rounded to 10000. Measurements
-/// have at least two significant digits, so 2000000 was 2.0 million.
+/// Returns half of the last significant digit of a figure without a text: 830000 was rounded to 10000. A measurement
+/// has at least two significant digits, so 2000000 was 2.0 million.
 pub(crate) fn half_digit_of(value: f64) -> f64 {
     let [_, coarse] = half_digits(&format!("{}", value.abs()));
     let of_two_digits = 0.5 * 10f64.powf(value.abs().log10().floor() - 1.0);

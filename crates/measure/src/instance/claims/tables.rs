@@ -6,8 +6,8 @@
 //! **How.** Three tables: economics (storage per core, prices per core and per TB), processors (stress-ng) and storage.
 //! Differences are in per cent of the first machine of the table. CSV has a line for each claim.
 //!
-//! **Limits.** A figure that fewer than two machines have is left out, and so are machines without any of a table's
-//! figures, and tables without rows. CSV has the claims only.
+//! **Limits.** Tables leave out figures that fewer than two machines have, and machines without any of the table's
+//! figures; tables without rows are left out. CSV has the claims only.
 //!
 //! **Example.** `stress-ng memcpy`, 567.87 and 381.34: -32.85 %.
 
@@ -43,7 +43,7 @@ pub struct Row {
     pub unit: String,
     /// The value of each machine, in that unit.
     pub values: Vec<Option<f64>>,
-    /// The difference of each machine to the base, in per cent of the base; that of the base itself is null.
+    /// The difference of each machine to the base, in per cent of the base; null for the base itself.
     pub difference_pct: Vec<Option<f64>>,
     /// Digits after the point when printed.
     #[serde(skip)]

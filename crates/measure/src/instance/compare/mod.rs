@@ -1,6 +1,6 @@
 //! Compares machines: ratios to a base, their causes, costs, and the machine for a need.
 //!
-//! **Why.** In a table of absolute figures, readers must divide in their heads, and hope that missing figures do not
+//! **Why.** In a table of absolute figures, readers must divide in their heads, and cannot tell whether missing figures
 //! matter.
 //!
 //! **How.** [`compare`] takes cards from anywhere ([`super::find`]) and one of them as the base.
@@ -123,7 +123,7 @@ pub struct Cell {
     pub ratio: Option<f64>,
     pub ratio_interval: Option<[f64; 2]>,
     pub verdict: Verdict,
-    /// Why the figure is missing, in the words of the card, or why it has no ratio though it is there.
+    /// Why the figure is missing, in the words of the card, or why there is no ratio for it.
     pub missing: Option<String>,
 }
 

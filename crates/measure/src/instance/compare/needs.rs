@@ -4,13 +4,13 @@
 //! or write bandwidth.
 //!
 //! **How.** One figure decides each need; for processors, it is the first of a list that most machines have. With
-//! prices, the machine with the lowest price for a unit of it wins; without, the one with the most. A machine wins over
-//! the next only if the interval of their ratio excludes 1 ([`super::ratios`]). Without intervals, counted figures
-//! decide as they are, and others if they differ by more than [`NOISE`]; the reasons then say so. stress-ng counts only
-//! if all machines that have it ran the same version.
+//! prices, the machine with the lowest price for a unit of the figure wins; without, the machine with the most. A
+//! machine wins over the next only if the interval of their ratio excludes 1 ([`super::ratios`]). Without intervals,
+//! counted figures decide as they are, and others if they differ by more than [`NOISE`]; the reasons then say so.
+//! stress-ng counts only if all machines that have it ran the same version.
 //!
-//! **Limits.** One figure decides. The tables show the others, for the reader to weigh: a machine with cheap terabytes
-//! may have too few cores.
+//! **Limits.** Only one figure decides; the tables show the others. A machine with cheap terabytes may have too few
+//! cores.
 //!
 //! **Example.** `write-bandwidth` without prices: 8.3 GB/s of i3en.24xlarge before 6.5 GB/s of i3.16xlarge.
 
@@ -88,7 +88,7 @@ impl Measure {
     fn is_comparable(&self, candidates: &[Candidate]) -> bool {
         let mut with = candidates.iter().filter(|machine| machine.card.figures.contains_key(self.key));
         let Some(first) = with.next() else { return true };
-        // A figure without a stated version compares with no other; alone, it does decide.
+        // A figure without a stated version cannot be compared with any other, but alone it does decide.
         with.all(|machine| ratios::incomparable(self.key, &machine.card, &first.card).is_none())
     }
 
@@ -104,7 +104,7 @@ pub struct Ranked {
     /// The deciding figure, in base units; null if not known.
     pub value: Option<f64>,
     pub shown: String,
-    /// The price of a unit of it for a year; null without prices.
+    /// The price of a unit of the figure for a year; null without prices.
     pub price_per_unit_year: Option<f64>,
     /// Why the machine has no place; null if it has one.
     pub unranked: Option<String>,
@@ -133,10 +133,10 @@ pub struct Recommendation {
     pub reasons: Vec<String>,
 }
 
-/// Orders machines for a need, by price if `prices` is given. Returns `None` if nothing decides the need.
+/// Ranks machines for a need, by price if `prices` is given. Returns `None` if no figure decides the need.
 pub fn recommend(need: Need, candidates: &[Candidate], prices: Option<&PriceList>) -> Option<Recommendation> {
     let is_known = |measure: &&Measure| candidates.iter().filter(|machine| measure.figure(machine).is_some()).count();
-    // `max_by_key` returns the last of equals: in reverse order, the first.
+    // `max_by_key` returns the last of equals; in reverse order, that is the first.
     let comparable = need.measures().iter().filter(|measure| measure.is_comparable(candidates));
     let measure = comparable.rev().max_by_key(is_known).or(need.measures().first())?;
 

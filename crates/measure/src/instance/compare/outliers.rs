@@ -1,14 +1,13 @@
-//! Finds figures whose ratio is unlike the others of their group, and names known causes.
+//! Finds figures whose ratio is unlike the others of their group, with known causes.
 //!
-//! **Why.** A processor that is faster in everything but one figure need not be a measuring error. The cause decides
-//! whether it matters for a load; without a known cause, the user should measure again.
+//! **Why.** A processor that is faster in all figures but one need not be a measuring error. The cause decides whether
+//! the figure matters for a load; without a known cause, the user should measure again.
 //!
-//! **How.** The ratios of a group (all stressors) are turned so that more is better. A ratio stands
-//! out if its distance from the group's median exceeds both [`FAR_DEVIATIONS`] times the group's scatter (median
-//! absolute deviation of the logarithms, as a standard deviation) and [`FAR_LEAST`]. It also stands out if it is worse
-//! while the median is better by more than [`NOISE`], or the other way round. For disks, operations are compared with
-//! bytes of the same direction: both come from the same flash, so if they differ by more than [`APART`], the path to
-//! the flash has changed.
+//! **How.** The ratios of a group (all stressors) are inverted where less is better. A ratio stands out if its distance
+//! from the group's median exceeds both [`FAR_DEVIATIONS`] times the group's scatter (median absolute deviation of the
+//! logarithms, as a standard deviation) and [`FAR_LEAST`]. It also stands out if it is worse while the median is better
+//! by more than [`NOISE`], or the other way round. For disks, operations are compared with bytes of the same direction:
+//! both come from the same flash, so if they differ by more than [`APART`], the path to the flash has changed.
 //!
 //! Known causes, and only these: copies in memory follow the size of the L3 cache if both changed in the same
 //! direction; operations follow another hypervisor; single runs scatter by [`NOISE`].
@@ -24,19 +23,19 @@ use serde::Serialize;
 use super::super::figures::{self, Better, Unit};
 use super::super::find::Candidate;
 
-/// Fewest figures of a group that is judged: the median of fewer is chance.
+/// Fewest figures of a group that is judged. The median of fewer is chance.
 pub const GROUP_LEAST: usize = 5;
 
-/// Standard deviations that an outlier is farther than from the median of its group.
+/// Standard deviations between an outlier and the median of its group, at least.
 pub const FAR_DEVIATIONS: f64 = 3.0;
 
-/// Factor that an outlier differs by more than from the median of its group.
+/// Factor between an outlier and the median of its group, at least.
 pub const FAR_LEAST: f64 = 1.25;
 
 /// Factor between the ratios of a disk's operations and bytes beyond which they stand out.
 pub const APART: f64 = 1.25;
 
-/// Relative difference of two equal runs that needs no cause.
+/// Largest relative difference of two equal runs that needs no cause.
 pub const NOISE: f64 = 0.05;
 
 /// The standard deviation of normal values per median absolute deviation: 1 / 0.6745.
@@ -60,7 +59,7 @@ pub struct Outlier {
     /// The ratio of the reference, in the direction of `ratio`.
     pub against_ratio: f64,
     pub cause: Option<String>,
-    /// What is known, or missing, about a cause, if none fits.
+    /// Facts known or missing about a cause, if none fits.
     pub remark: Option<String>,
 }
 
@@ -83,7 +82,7 @@ fn ratio(key: &str, base: &Candidate, other: &Candidate) -> Option<f64> {
 fn of_group(group: &str, base: &Candidate, other: &Candidate) -> Vec<Outlier> {
     let keys = other.card.keys().into_iter();
     let measured = keys.filter(|key| figures::group(key) == group);
-    // Logarithms of the ratios, turned so that more is better.
+    // Logarithms of the ratios; inverted where less is better.
     let logs: Vec<(&str, f64, f64)> = measured
         .filter_map(|key| {
             let kind = figures::kind(key).filter(|kind| !kind.is_counted)?;
@@ -177,12 +176,12 @@ fn hypervisor(side: &Candidate) -> Option<String> {
     stated.or_else(|| side.card.name.ends_with(".metal").then(|| "no hypervisor".to_owned()))
 }
 
-/// Returns the kind of hypervisor by its published or measured name; `None` if that does not tell.
+/// Returns the kind of hypervisor by its published or measured name; `None` if the name does not show it.
 fn family(name: &str) -> Option<&'static str> {
     const FAMILIES: [(&str, &str); 6] = [
         ("no hypervisor", "none"),
         ("nitro", "nitro"),
-        // As the firmware of such a machine names its vendor.
+        // The firmware of such a machine states this vendor.
         ("amazon ec2", "nitro"),
         ("xen", "xen"),
         ("kvm", "kvm"),
@@ -233,7 +232,7 @@ mod tests {
         let keys = ["stress_ng.cpu", "stress_ng.qsort", "stress_ng.tsc", "stress_ng.icache", "stress_ng.memcpy"];
         let ones: Vec<(&str, f64)> = keys.map(|key| (key, 1.0)).into();
         let base = candidate("a", 32e6, &ones);
-        // The ratios, the other's L3 cache, and which figures stand out with and without a cause.
+        // The ratios, the other's L3 cache, and the expected outliers with and without a cause.
         let cases = [
             ([1.3, 1.3, 1.2, 1.2, 1.25], 32e6, "", ""),
             ([1.3, 1.3, 1.2, 1.2, 0.6], 16e6, "stress_ng.memcpy", ""),

@@ -5,7 +5,7 @@
 //! **How.** JSON is [`Comparison`] itself; CSV has a line for each figure and machine. [`Comparison::ratio_text`] is a
 //! ratio in its shortest form; a page has tables of all machines side by side and a bar chart for each group.
 //!
-//! **Limits.** Charts show only ratios that exist; tables also show what is missing.
+//! **Limits.** Charts show only ratios that exist; tables also show missing ones.
 //!
 //! **Example.** `1.28 (1.25-1.31) +` is a better ratio with its interval; `1.28 *` has no interval.
 

@@ -2,14 +2,14 @@
 //!
 //! **Why.** "66 % faster" proves nothing without its base, or if two runs on one machine differ as much.
 //!
-//! **How.** A ratio of two means has a 95 % interval ([`ratio_interval`]). The standard error of a figure is that of the
-//! effective number of samples ([`crate::tune`]), or comes from the interval that the card states. Counted figures,
+//! **How.** A ratio of two means has a 95 % interval ([`ratio_interval`]). The standard error of a figure comes from
+//! the effective number of its samples ([`crate::tune`]), or from the interval that the card states. Counted figures,
 //! such as cores, need no interval.
 //!
 //! A figure is better or worse only if the interval excludes 1, and the samples of both scatter by at most
 //! [`SCATTER_MAX_PCT`].
 //!
-//! Figures of stress-ng have a ratio only if both cards state the same version of it.
+//! Figures of stress-ng have a ratio only if both cards state the same version of stress-ng.
 //!
 //! **Limits.** Each interval stands alone: of twenty equal figures, one will seem to differ.
 //!
@@ -28,12 +28,13 @@ pub const SCATTER_MAX_PCT: f64 = 10.0;
 /// Standard errors in the half width of a stated 95 % interval: the 97.5 % quantile of the normal distribution.
 const NORMAL_QUANTILE: f64 = 1.959_964;
 
-/// Degrees of freedom of a stated interval: enough to be normal.
+/// Degrees of freedom of a stated interval: enough for a normal distribution.
 const FREEDOM_OF_STATED: f64 = 1e6;
 
 const STRESS_NG_VERSION: &str = "stress_ng.version";
 
-/// Returns why a figure that both cards have has no ratio: operations of stress-ng differ from version to version.
+/// Returns why a figure has no ratio although both cards have it: operations of stress-ng differ from version to
+/// version.
 pub(crate) fn incomparable(key: &str, card: &Card, base: &Card) -> Option<String> {
     if !key.starts_with(STRESS_NG) || !card.figures.contains_key(key) || !base.figures.contains_key(key) {
         return None;
@@ -83,13 +84,16 @@ pub fn ratio(kind: &FigureKind, figure: &Figure, base: &Figure) -> Option<Ratio>
     if !ratio.is_finite() {
         return None;
     }
+
     if kind.is_counted {
         let verdict = if kind.better == Better::Neither { Verdict::Property } else { Verdict::Counted };
         return Some(Ratio { ratio, interval: None, verdict });
     }
+
     let interval = estimate(base).zip(estimate(figure)).and_then(|(base, figure)| ratio_interval(&base, &figure));
     let interval = interval.map(|(low, high)| [low, high]);
     let scatters = [figure, base].iter().any(|side| scatter_pct(side).is_some_and(|pct| pct > SCATTER_MAX_PCT));
+
     let verdict = match interval {
         _ if kind.better == Better::Neither => Verdict::Property,
         None => Verdict::NoInterval,
@@ -135,7 +139,7 @@ mod tests {
 
     #[test]
     fn an_interval_that_a_card_states_counts() {
-        // Standard errors of 1; `ratio_interval` has this case by hand.
+        // Standard errors of 1; a test of `ratio_interval` computes this case by hand.
         let [low, high] = of("disk.read_iops", &stated(110.0, 1.96), &stated(100.0, 1.96)).interval.unwrap();
         assert!((low - 1.0713).abs() < 1e-4 && (high - 1.1296).abs() < 1e-4, "{low} {high}");
         let open = of("disk.read_iops", &stated(110.0, 1.0), &stated(100.0, 100.1));

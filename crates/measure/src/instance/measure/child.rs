@@ -1,10 +1,10 @@
 //! Runs other programs, and makes sure that they end.
 //!
-//! **Why.** stress-ng starts processes of its own. None may outlive the measurement, whether they, a time limit or Ctrl-C
-//! end it.
+//! **Why.** stress-ng starts processes of its own. None may outlive the measurement, whether it ends by itself, by a
+//! time limit or by Ctrl-C.
 //!
-//! **How.** [`run`] starts a program as the leader of a process group of its own. Its outputs go to files without names,
-//! so that no file is left and no pipe must be emptied. Every 20 ms it looks whether the program has ended; at a limit or
+//! **How.** [`run`] starts a program as the leader of a process group of its own. Its outputs go to unnamed files, so
+//! that no file remains and no pipe must be emptied. Every 20 ms it checks whether the program has ended; at a limit or
 //! a stop, the group gets SIGTERM, and after a second SIGKILL. The leader is reaped only after its group was killed, so
 //! that no other process can have its number by then.
 //!
@@ -60,8 +60,8 @@ pub(super) struct Ended {
     pub(super) stderr: String,
 }
 
-/// Runs a program in a process group of its own, without input, in the C locale. Ends it after `limit` or when `stop` is
-/// asked.
+/// Runs a program in a process group of its own, without input, in the C locale. Ends the group after `limit` or when
+/// `stop` is asked.
 pub(super) fn run(command: &mut Command, limit: Duration, stop: &Stop) -> Result<Ended, Failure> {
     if stop.is_asked() {
         return Err(Failure::Stopped);
@@ -92,7 +92,7 @@ pub(super) fn run(command: &mut Command, limit: Duration, stop: &Stop) -> Result
     forced.map_or_else(|| Ok(Ended { is_success, stdout: text_of(&mut stdout), stderr: text_of(&mut stderr) }), Err)
 }
 
-/// Returns whether the leader has ended, without reaping it: its number stays its own.
+/// Returns whether the leader has ended, without reaping it, so that its number is not reused.
 fn has_ended(child: &Child) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(None) | Err(rustix::io::Errno::INTR))
@@ -137,11 +137,11 @@ mod tests {
         std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
     }
 
-    /// Checks that the process whose number a program wrote to `file` ends.
+    /// Checks that the process whose number the program has written to `file` ends.
     fn check_is_gone(file: &std::path::Path, what: &str) {
         let pid = std::fs::read_to_string(file).unwrap_or_default();
         let pid = pid.trim();
-        // A slow machine may not have started it yet, or not have reaped it.
+        // On a slow machine the process may not have started yet, or not have been reaped.
         let patience = Instant::now();
         while !pid.is_empty() && is_alive(pid) && patience.elapsed() < LIMIT {
             std::thread::sleep(STEP);

@@ -1,9 +1,9 @@
 //! Measures the disk by `tune`.
 //!
-//! **Why.** There is one way to measure a disk, wherever its figures go.
+//! **Why.** Cards use the project's one way to measure a disk.
 //!
 //! **How.** [`tune::measure`] returns a report; its figures get the card's keys, with value, 95 % interval, and the
-//! samples that count.
+//! settled samples.
 //!
 //! **Limits.** Those of `tune`: one directory, and so one disk or array. Its members are the local disks of the card;
 //! volumes on a network are not.
@@ -18,10 +18,10 @@ use crate::instance::{Card, Figure};
 use crate::load::Control;
 use crate::tune::{self, Observer, TuneError, TuneOptions, TuneReport};
 
-/// Measures the disk. If it fails meanwhile, its figures are missing with the reason.
+/// Measures the disk. If the disk fails meanwhile, its figures are missing with the reason.
 ///
 /// # Errors
-/// The options are wrong (no such directory, too little may be written), so nothing should be measured.
+/// The options are wrong (no such directory, write bound too small), so nothing should be measured.
 pub(super) fn run(
     card: &mut Card,
     options: &TuneOptions,

@@ -6,13 +6,15 @@
 //! **How.** The peer is a server (`iperf3 -s`) that the user started on another machine. Half of the time is for TCP,
 //! half for UDP with payloads of 16 bytes sent as fast as possible; each is run three times, and each run is a sample.
 //! Without a number of streams, runs of a second double them until that gains less than 5 %, for each protocol. Whether
-//! the cards join small packets (GSO, GRO) is a fact of the card, and a warning beside packet rates. A published "more than 5 million packets per
-//! second" was 6.09 million sent and 4.74 million received: only the second counts. Figures of a peer on this machine
-//! are those of its network stack, and have keys of their own (`network.loopback_received_bits_per_s`).
+//! the cards join small packets (GSO, GRO) is a fact of the card, and a warning beside packet rates. A published "more
+//! than 5 million packets per second" was 6.09 million sent and 4.74 million received: only the second counts. Figures
+//! of a peer on this machine are those of its network stack, and have keys of their own
+//! (`network.loopback_received_bits_per_s`).
 //!
-//! **Limits.** One direction: from here to the peer. Before version 3.16, iperf3 has one thread for all streams and may
-//! be slower than the network; if it kept a processor busy, a warning says so. Samples are runs, not seconds, because a
-//! client reports the seconds of its sending. A cloud's burst credits are in the figures: give it more time.
+//! **Limits.** One direction: from this machine to the peer. Before version 3.16, iperf3 has one thread for all streams
+//! and may be slower than the network; if it kept a processor busy, a warning says so. Samples are runs, not seconds,
+//! because a client reports the seconds of its sending. The figures include a cloud's burst credits; a longer run
+//! reduces their part.
 //!
 //! **Example.**
 //!
@@ -49,13 +51,13 @@ pub const PORT: u16 = 5201;
 const SMALL_BYTES: u32 = 16;
 /// Runs over each protocol: the fewest samples that have an interval.
 const RUNS: u64 = 3;
-/// Time that a run may take beyond its seconds: both sides exchange their results.
+/// Time that a run may take beyond its seconds, for the exchange of results.
 const SPARE: Duration = Duration::from_secs(15);
 /// The most streams: iperf3's own limit.
 const STREAMS_MAX: usize = 128;
-/// Length of a run that looks for the number of streams, in seconds.
+/// Length of a run in the search for the number of streams, in seconds.
 const PROBE_S: u64 = 1;
-/// Gain of doubled streams below which there are enough.
+/// Gain from doubled streams below which the streams are enough.
 const GAIN: f64 = 1.05;
 /// Use of a processor from which on iperf3 may be the bottleneck, in per cent.
 const BUSY_PCT: f64 = 90.0;
@@ -103,8 +105,8 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Measures the network to `peer` with `streams` streams in about `budget_ns`, at least 6 s; if `None`, finds the number in
-/// at most 16 s more.
+/// Measures the network to `peer` with `streams` streams in about `budget_ns`, at least 6 s; if `None`, finds the
+/// number of streams in at most 16 s more.
 ///
 /// Figures that cannot be measured are `missing`: all of them under `network` if the first run fails (iperf3 is not
 /// installed, the peer does not answer, a stop), else by figure.
@@ -117,16 +119,16 @@ pub fn measure(card: &mut Card, peer: &Peer, streams: Option<usize>, budget_ns: 
 struct Client<'a> {
     program: PathBuf,
     peer: &'a Peer,
-    /// Streams at a time; `None`: as many as gain anything.
+    /// Streams at a time; `None`: the number from which on more gain nothing.
     streams: Option<usize>,
     seconds: u64,
     stop: &'a Stop,
 }
 
-/// The runs over one protocol, and how they came about.
+/// The runs over one protocol, with the number of streams and the failure that ended them.
 struct Runs<R> {
     runs: Vec<R>,
-    /// What ended them early.
+    /// The failure that ended the runs early, if any.
     failure: Option<Failure>,
     streams: usize,
 }
@@ -185,7 +187,7 @@ impl Client<'_> {
         format!("to {}", self.peer)
     }
 
-    /// Notes what the cards do for the kernel, which small packets may owe their rate to.
+    /// Adds the offloading of the cards as a fact; with small packets, a warning that their rate may depend on it.
     fn note_offload(&self, card: &mut Card, has_small_packets: bool) {
         let Some(cards) = offload::of_cards(self.is_loopback(), self.stop) else {
             card.fact("network.offload", "not known: ethtool shows no card".to_owned());
@@ -198,12 +200,14 @@ impl Client<'_> {
             }
             return;
         };
+
         card.fact("network.offload", offload::sentence(&cards));
         let joining: Vec<&str> = cards
             .iter()
             .filter(|(_, on)| on.contains(&"gso") || on.contains(&"gro"))
             .map(|(name, _)| name.as_str())
             .collect();
+
         if has_small_packets && !joining.is_empty() {
             card.warnings.push(format!(
                 "small packets were measured with offloading on ({}), which may join them: published packet rates have it \
@@ -229,7 +233,7 @@ impl Client<'_> {
         found
     }
 
-    /// Doubles the streams for as long as that gains anything. Returns the fewest that were enough.
+    /// Doubles the streams until that gains nothing. Returns the fewest that were enough.
     fn enough_streams<R>(&self, args: &[&str], read: fn(&str) -> Result<R, ReadError>, rate: fn(&R) -> f64) -> usize {
         let (mut enough, mut best) = (1, 0.0);
         let mut streams = 1;
@@ -310,7 +314,7 @@ impl Client<'_> {
             match (figure, failure) {
                 (Some(figure), _) => card.set(&key, figure),
                 (None, Some(failure)) if runs.is_empty() => card.miss(&key, &failure.to_string()),
-                // All else is in every report that is read.
+                // All other values are in every report that is read.
                 (None, _) => card.miss(&key, "iperf3 reports no round trips on this system"),
             }
         }

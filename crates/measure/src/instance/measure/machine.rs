@@ -1,13 +1,14 @@
 //! Reads the machine from the kernel: processor, caches, memory, disks, network cards, hypervisor.
 //!
-//! **Why.** A figure means something only beside the machine it was measured on.
+//! **Why.** A figure means nothing without the machine it was measured on.
 //!
 //! **How.** Files of `/proc` and `/sys`, whose roots are parameters, so that tests read trees of their own. Sockets,
 //! cores and caches come from the topology of the processors that are online. If this process may use fewer of them, a
 //! fact and a warning say so.
 //!
 //! **Limits.** A virtual machine shows the topology that its hypervisor invents, and often no speed of its network
-//! card. The clock is that in the model's name, or the kernel's base frequency: others change from moment to moment.
+//! card. The clock is that in the model's name, or the kernel's base frequency; other frequencies change from moment to
+//! moment.
 //!
 //! **Example.** `cpu0/cache/index3/size` is `32768K`, its `shared_cpu_list` `0-7`, and there are two such caches on a
 //! socket: `cpu.l3_bytes` 67 108 864.
@@ -60,7 +61,7 @@ pub fn host_name() -> String {
     if name.is_empty() || name == "(none)" { "machine".to_owned() } else { name }
 }
 
-/// Returns a file's text without the white space around it; `None` if it cannot be read or is empty.
+/// Returns a file's text without surrounding white space; `None` if it cannot be read or is empty.
 fn text(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
@@ -83,7 +84,7 @@ fn cpu_list(list: &str) -> Vec<usize> {
     let ranges = list.split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        // No machine has more processors, so a larger number is an error.
+        // No machine has more processors, so a larger number is wrong input.
         (last < 1 << 16).then_some(first..=last)
     });
     ranges.flatten().collect()
@@ -105,7 +106,7 @@ fn threads(roots: &Roots) -> Vec<Thread> {
         });
         Thread {
             socket: topology("physical_package_id").unwrap_or_default(),
-            // Without a topology, each thread is a core of its own.
+            // Without a topology, each thread counts as a core.
             core: topology("core_id").unwrap_or_else(|| cpu.to_string()),
             l3,
         }
@@ -193,6 +194,7 @@ fn memory(roots: &Roots, card: &mut Card) {
 fn group_limit_bytes(roots: &Roots) -> Option<u64> {
     let groups = fs::read_to_string(roots.proc.join("self/cgroup")).unwrap_or_default();
     let mut limits = Vec::new();
+
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
@@ -201,13 +203,15 @@ fn group_limit_bytes(roots: &Roots) -> Option<u64> {
             "memory" => ("fs/cgroup/memory", "memory.limit_in_bytes"),
             _ => continue,
         };
-        // A path with `..` is in another name space, from where only the root is visible.
+
+        // A path with `..` belongs to another name space, and only the root is visible here.
         let path = if path.contains("..") { "" } else { path.trim_start_matches('/') };
         let tree = roots.sys.join(tree);
         let group = tree.join(path);
         let up = group.ancestors().take_while(|directory| directory.starts_with(&tree));
         limits.extend(up.filter_map(|directory| number(&directory.join(file))));
     }
+
     limits.into_iter().min()
 }
 
@@ -256,7 +260,7 @@ fn disks(roots: &Roots, card: &mut Card) {
     }
 }
 
-/// Adds a fact for each network card, and the speed of the fastest as that of the machine.
+/// Adds a fact for each network card, and the speed of the fastest card as the machine's.
 fn network_cards(roots: &Roots, card: &mut Card) {
     let mut fastest_mbit = 0;
     for (name, directory) in on_bus(&roots.sys.join("class/net")) {

@@ -2,9 +2,8 @@
 //!
 //! **Why.** Machines are comparable if one program measures all of them in the same way, within minutes.
 //!
-//! **How.** [`measure`] runs one [`Group`] after the other, so that none disturbs another. Each adds to
-//! the card: figures with their samples, facts, warnings, and the reasons of missing figures. [`Budgets`] alone divides
-//! the time.
+//! **How.** [`measure`] runs one [`Group`] after the other, so that none disturbs another. Each adds to the card:
+//! figures with their samples, facts, warnings, and the reasons of missing figures. Only [`Budgets`] divides the time.
 //! The disk comes first: its errors are mostly wrong options, which should show before minutes are spent. Ctrl-C
 //! ([`Control::stop`]) ends the running group; the rest is missing as interrupted.
 //!
@@ -122,13 +121,13 @@ impl Budgets {
 pub struct CardOptions {
     pub name: String,
     /// Where and how to measure the disk; if `None`, the card has no disk. Its bound on written bytes holds for all
-    /// groups together, except for the few files of stress-ng.
+    /// groups together, except the few files of stress-ng.
     pub disk: Option<TuneOptions>,
     pub budgets: Budgets,
     pub skip: Vec<Group>,
     /// Where an iperf3 server runs; if `None`, the card has no network.
     pub peer: Option<iperf3::Peer>,
-    /// Streams to it at a time; `None`: as many as gain anything.
+    /// Streams to the server at a time; `None`: the number from which on more gain nothing.
     pub streams: Option<usize>,
 }
 
@@ -157,8 +156,8 @@ pub struct Measured {
 /// Measures this machine. After a stop by `control`, the rest is missing; written files are removed in any case.
 ///
 /// # Errors
-/// [`TuneError`] if [`CardOptions::disk`] is wrong: no such directory, too little may be written. A disk that fails
-/// meanwhile is missing on the card.
+/// [`TuneError`] if [`CardOptions::disk`] is wrong: no such directory, write bound too small. The figures of a disk
+/// that fails meanwhile are missing on the card.
 pub fn measure(options: &CardOptions, observer: &mut dyn Observer, control: &Control) -> Result<Measured, TuneError> {
     let roots = Roots::default();
     let mut card = Card::new(options.name.as_str(), Origin::measured(today()));
@@ -170,7 +169,7 @@ pub fn measure(options: &CardOptions, observer: &mut dyn Observer, control: &Con
     for group in Group::ALL {
         let told = card.warnings.len();
         session.group(&mut card, group, observer)?;
-        // `tune` has reported the warnings of the disk as they came.
+        // `tune` has already reported the warnings of the disk.
         let told = if group == Group::Disk { card.warnings.len() } else { told };
         card.warnings.iter().skip(told).for_each(|text| observer.on_note(&format!("warning: {text}")));
     }
@@ -186,7 +185,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Measures one group, or notes why it is left out.
+    /// Measures one group, or adds the reason why it is left out.
     fn group(&mut self, card: &mut Card, group: Group, observer: &mut dyn Observer) -> Result<(), TuneError> {
         let left_out = if self.options.skip.contains(&group) {
             Some("left out (--skip)")
@@ -216,7 +215,7 @@ impl Session<'_> {
                 let sample_ns = budgets.sample_ns(group, submission::MEASUREMENTS);
                 submission::run(card, budgets.samples.max(1), sample_ns, &disk.directory, observer, stop);
             }
-            // Their directory or peer is missing, which is noted above.
+            // Their directory or peer is missing; the reason is added above.
             (Group::Disk | Group::Submission, None, _) | (Group::Network, _, None) => {}
             (Group::StressNg, disk, _) => {
                 let directory = disk.as_ref().map_or_else(std::env::temp_dir, |disk| disk.directory.clone());
@@ -228,7 +227,7 @@ impl Session<'_> {
     }
 }
 
-/// Bytes that the group of submissions writes, after the disk was measured.
+/// Bytes written by the group of submissions, after the disk was measured.
 const SUBMISSIONS_BYTES: u64 = READ_FILE_BYTES * submission::MEASUREMENTS as u64;
 
 /// Reserves the bytes of the submissions from the bound on written bytes.
@@ -237,7 +236,7 @@ fn within_bound(disk: &TuneOptions) -> TuneOptions {
     TuneOptions { max_write_bytes, ..disk.clone() }
 }
 
-/// Turns an error about the disk's bound into one about the whole bound.
+/// Turns an error about the disk's write bound into one about the whole bound.
 fn of_whole_bound(error: TuneError, disk: &TuneOptions) -> TuneError {
     match (error, disk.max_write_bytes) {
         (TuneError::MaxWrite { needed_bytes, .. }, Some(max_write_bytes)) => {
@@ -247,7 +246,7 @@ fn of_whole_bound(error: TuneError, disk: &TuneOptions) -> TuneError {
     }
 }
 
-/// Adds the time that the hypervisor took between two readings, with a warning if it is much.
+/// Adds the time that the hypervisor took between two readings, with a warning if it exceeds [`STEAL_PCT`].
 fn steal(card: &mut Card, ticks: Option<(Ticks, Ticks)>) {
     let Some(percent) = ticks.and_then(|(before, after)| after.stolen_pct(before)) else {
         card.miss("cpu.steal_pct", "/proc/stat does not count it, or too little time has passed");

@@ -1,7 +1,7 @@
 //! Runs stress-ng, and reads its figures.
 //!
-//! **Why.** Published comparisons of machines show its nine stressors: figures that others have, from an independent
-//! program.
+//! **Why.** Published comparisons of machines show its nine stressors, so figures of other machines from an independent
+//! program exist.
 //!
 //! **How.** One instance of one stressor runs at a time, each for the same number of seconds, and the whole list up to
 //! three times: a machine that gets slower meanwhile shows in the interval of every stressor, not in the last ones.
@@ -11,7 +11,7 @@
 //! **Limits.** Published runs start all nine together (`stress-ng --cache 1 --icache 1 ... -t 1m`). On a machine with
 //! fewer than nine processors the stressors then disturb each other: compare such figures with care. Operations are
 //! comparable only between runs of the same version; the `cache` stressor differs between versions by orders of
-//! magnitude. Times are whole seconds, because stress-ng takes no others.
+//! magnitude. Times are whole seconds, because stress-ng accepts no others.
 //!
 //! **Example.**
 //!
@@ -61,7 +61,7 @@ pub struct Stressor {
 /// The content of stress-ng's YAML.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// The version of stress-ng that wrote it.
+    /// The version of stress-ng that wrote the file.
     pub version: Option<String>,
     /// The stressors that were measured; skipped ones are left out.
     pub stressors: Vec<Stressor>,
@@ -128,8 +128,8 @@ pub fn read(text: &str) -> Result<Report, ReadError> {
 
 /// Runs the stressors one after the other, with their files in a new directory in `directory`.
 ///
-/// It takes about `budget_ns`, at least 9 s. Figures that cannot be measured are `missing`: all of them under
-/// `stress_ng` if stress-ng is not installed or no files can be made, else by stressor.
+/// Takes about `budget_ns`, at least 9 s. Figures that cannot be measured are `missing`: all of them under `stress_ng`
+/// if stress-ng is not installed or no files can be created, else by stressor.
 pub fn measure(card: &mut Card, directory: &Path, budget_ns: u64, stop: &Stop) {
     Runs::planned("stress-ng".into(), budget_ns, stop).measure(card, directory);
 }
@@ -142,7 +142,7 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// Plans at most [`ROUNDS`] rounds, as many as there is time for runs of at least a second.
+    /// Plans at most [`ROUNDS`] rounds: as many as the budget allows with runs of at least a second.
     fn planned(program: PathBuf, budget_ns: u64, stop: &Stop) -> Runs<'_> {
         let runs_max = budget_ns / SECOND_NS / STRESSORS.len() as u64;
         let rounds = runs_max.clamp(1, ROUNDS);
@@ -167,7 +167,7 @@ impl Runs<'_> {
         let mut version = None;
         for _ in 0..self.rounds {
             for ((name, runs), failure) in STRESSORS.into_iter().zip(&mut runs).zip(&mut failures) {
-                // One that fails is not run again.
+                // A stressor that failed is not run again.
                 if failure.is_some() {
                     continue;
                 }
@@ -198,7 +198,7 @@ impl Runs<'_> {
     /// Runs one stressor once. Returns its result, and the version of stress-ng.
     fn run(&self, private: &Path, name: &str) -> Result<(Stressor, Option<String>), Failure> {
         let yaml = private.join("metrics.yaml");
-        // An earlier run may have left its file.
+        // An earlier run may have left its file there.
         let _ = std::fs::remove_file(&yaml);
         let mut command = Command::new(&self.program);
         command.arg(format!("--{name}")).args(["1", "--timeout", &format!("{}s", self.seconds), "--metrics", "--yaml"]);
@@ -229,6 +229,7 @@ impl Runs<'_> {
     fn note(&self, card: &mut Card, name: &str, runs: &[Stressor], failure: Option<Failure>) {
         let samples = runs.iter().map(|run| run.per_s).collect();
         let key = format!("{}{name}", figures::STRESS_NG);
+
         match (Figure::of_samples(samples), failure) {
             (None, failure) => card.miss(&key, &failure.unwrap_or(Failure::Stopped).to_string()),
             (Some(figure), failure) => {
@@ -238,6 +239,7 @@ impl Runs<'_> {
                 card.warnings.extend(warning);
             }
         }
+
         if let Some(ops) = runs.iter().filter_map(|run| run.ops).reduce(f64::min).filter(|ops| *ops < OPS_MIN) {
             let step_pct = 100.0 / ops.max(1.0);
             card.warnings.push(format!(
@@ -371,8 +373,8 @@ metrics:
         }
     }
 
-    /// Measures with a script in the place of stress-ng, which has the stressor's option in `$1` and the file in `$7`,
-    /// and checks that no files are left.
+    /// Measures with a script in the place of stress-ng, whose arguments have the stressor's option in `$1` and the
+    /// file in `$7`, and checks that no files are left.
     fn with_script(script: &str, budget_ns: u64, stop: &Stop) -> Card {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("stress-ng");

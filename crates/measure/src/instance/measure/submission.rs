@@ -1,10 +1,10 @@
 //! Measures the CPU time of a 4 KiB read: by io_uring, Linux AIO and `pread`.
 //!
-//! **Why.** On small machines, the processor limits disks of a million operations a second; this figure times the rate
-//! is the number of cores that the disk needs.
+//! **Why.** On small machines, the processor limits disks of a million operations a second. This figure times the rate
+//! of reads is the number of cores that the disk needs.
 //!
-//! **How.** [`plimsoll::sys::submission::probe_reads`] measures one way after the other, on a scratch file of the
-//! storage.
+//! **How.** [`plimsoll::sys::submission::probe_reads`] measures the three ways one after another, on a scratch file of
+//! the storage.
 //!
 //! **Limits.** Those of the probe: time in interrupts is not included.
 //!

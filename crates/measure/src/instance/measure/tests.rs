@@ -2,7 +2,7 @@ use plimsoll::backend::choose::BackendKind;
 
 use super::*;
 
-/// Returns options for a card in a moment, without other programs and the real disk.
+/// Returns options for a card that is measured at once, without other programs and the real disk.
 fn tiny() -> CardOptions {
     let mut disk = TuneOptions::quick(std::env::temp_dir());
     disk.backend = Some(BackendKind::Null);

@@ -1,4 +1,4 @@
-//! Tries known causes on a figure that stands still.
+//! Tries known causes on a figure that is constant over sizes.
 //!
 //! **Why.** 8.5 GB/s on every large machine looked like a slow disk, and was 2^33 bytes per second: a limiter that was
 //! never set to unlimited. Such numbers can be recognised.
@@ -19,9 +19,9 @@ use super::{AdvertisedKind, FIGURES, SAME_FIGURE, Size, format_figure, is_iops};
 
 /// Largest relative distance to a power of two.
 const NEAR_POWER: f64 = 0.01;
-/// The powers of two that limits have been seen at: from a million on.
+/// Exponents of the powers of two at which limits have been seen: from a million on.
 const POWERS: std::ops::RangeInclusive<i32> = 20..=48;
-/// Largest relative difference of reads and writes at the same rate: two runs usually differ by more.
+/// Largest relative difference of reads and writes at the same rate. Two runs usually differ by more.
 const SAME_RATE: f64 = 0.05;
 /// Smallest factor between two figures that are surely different.
 const DIFFERENT: f64 = 1.25;
@@ -67,7 +67,7 @@ fn one_thread(sizes: &[&Size], figure: usize, value: f64) -> Option<String> {
     })
 }
 
-/// Returns a sentence if reads and writes meet one limit that does not distinguish them.
+/// Returns a sentence if reads and writes reach one limit that does not distinguish them.
 pub(super) fn before_the_disks(sizes: &[&Size], figure: usize) -> Option<String> {
     let other = figure ^ 2;
     let last = sizes.last()?;

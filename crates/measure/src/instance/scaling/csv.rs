@@ -2,13 +2,13 @@
 //!
 //! **Why.** Measurements of many machines are collected in tables, with the advertised figures beside them.
 //!
-//! **How.** The first line names the columns, in any order. `instance` must be there; the figures are `read_iops`,
+//! **How.** The first line names the columns, in any order. `instance` is required; the figures are `read_iops`,
 //! `read_bytes_per_s`, `write_iops`, `write_bytes_per_s`, each plain or with the prefix `measured_`, `advertised_` or
-//! `reference_` (what another program measured, such as fio; shown, not judged by).
-//! Plain columns are measured figures; but if any column is `measured_`, plain ones are expected figures, which replace
-//! missing advertised ones. `_bandwidth`, `_bandwidth_Bps` and `_bw` are read as `_bytes_per_s`. Optional are `vcpus`,
-//! `n_disks`, `family` and `basis` (`per_disk`: plain figures are multiplied by the disks). Other columns are ignored
-//! with a warning, unless they look like a typing error. Fields may be quoted; an empty one is not known.
+//! `reference_` (measured by another program, such as fio; shown, not judged by). Plain columns are measured figures;
+//! but if any column is `measured_`, plain ones are expected figures, which replace missing advertised ones.
+//! `_bandwidth`, `_bandwidth_Bps` and `_bw` are read as `_bytes_per_s`. Optional are `vcpus`, `n_disks`, `family` and
+//! `basis` (`per_disk`: plain figures are multiplied by the disks). Other columns are ignored with a warning, unless
+//! they look like a typing error. Fields may be quoted; an empty one is unknown.
 //!
 //! An advertised figure that is a power of ten away from what the other sizes suggest is not used, with a warning.
 //!
@@ -31,7 +31,7 @@ use super::{AdvertisedKind, FIGURES, Input, Size};
 
 const PLAIN: [&str; 5] = ["instance", "family", "vcpus", "n_disks", "basis"];
 
-/// Names of the four figures in a header; the first of each is its own, the others are read as it.
+/// Names of the four figures in a header; the first of each is its own, the others are synonyms.
 const NAMES: [&[&str]; 4] = [
     &["read_iops"],
     &["read_bytes_per_s", "read_bandwidth", "read_bandwidth_Bps", "read_bw"],
@@ -49,8 +49,8 @@ const HEADER_HELP: &str = "the first line names the columns: instance, read_iops
 /// Reads families from CSV; `source_name` is for messages.
 ///
 /// # Errors
-/// With line and column: the text is empty; a column is missing, doubled or misspelt; a number is none or not above 0;
-/// an instance is there twice; no family has two sizes with measured figures.
+/// With line and column: the text is empty; a column is missing, doubled or misspelt; a number is invalid or not above
+/// 0; an instance occurs twice; no family has two sizes with measured figures.
 pub fn parse(source_name: &str, text: &str) -> Result<Input, ConfigError> {
     read(&Source::new(source_name, text))
 }

@@ -34,14 +34,14 @@ pub enum ScalingError {
     #[error("no family is called {name}: {help}")]
     UnknownFamily {
         name: String,
-        /// The name that was probably meant, or where to find one.
+        /// The name that was probably meant, or where to find names.
         help: String,
     },
     #[error("{family}: {sizes} measured size(s), and how a figure scales takes at least two: {help}")]
     TooFewSizes { family: String, sizes: usize, help: String },
 }
 
-/// Reads the families that `names` stand for: families or instances of the table of presets, CSV files, cards.
+/// Reads the families of `names`: families or instances of the table of presets, CSV files, cards.
 ///
 /// # Errors
 /// A name is none of these, a file cannot be read, or a family has fewer than two sizes.
@@ -72,7 +72,8 @@ pub fn families(names: &[String]) -> Result<Input, ScalingError> {
     Ok(input)
 }
 
-/// Returns the family called `name`, or that of the instance called `name`, from the table of presets, in any case.
+/// Returns the family called `name`, or that of the instance called `name`, from the table of presets, in upper or
+/// lower case.
 ///
 /// # Errors
 /// There is no such family, or it has fewer than two measured sizes.
@@ -126,7 +127,7 @@ fn unknown_family(name: &str) -> ScalingError {
     ScalingError::UnknownFamily { name: quoted(name), help }
 }
 
-/// Returns a size from a row of the table, or `None` if its vCPUs are not known.
+/// Returns a size from a row of the table, or `None` if its vCPUs are unknown.
 fn preset(instance: &Instance) -> Option<Size> {
     let vcpus = instance.vcpus.map(f64::from).or_else(|| vcpus_of(instance.name))?;
     Some(Size {

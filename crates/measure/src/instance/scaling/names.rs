@@ -1,11 +1,12 @@
 //! Reads the family and the size from the name of an instance.
 //!
-//! **Why.** Cards and price lists seldom have more than the name of an instance; scaling compares sizes of one family.
+//! **Why.** Cards and price lists seldom have more than the name of an instance, but scaling compares sizes of one
+//! family.
 //!
-//! **How.** If a preset has the name, it knows both. Otherwise the name itself is read as clouds write names:
+//! **How.** If a preset has the name, it states both. Otherwise the name itself is parsed as clouds write names:
 //! `i4i.8xlarge` is of family `i4i` and has 32 vCPUs, `z3-highmem-88-highlssd` has 88.
 //!
-//! **Limits.** A name that no cloud would write is a family of its own, of unknown size.
+//! **Limits.** A name in no cloud's form is a family of its own, of unknown size.
 //!
 //! **Example.** `Standard_L16s_v9` has 16 vCPUs.
 
@@ -21,7 +22,7 @@ pub(super) fn family_of(name: &str) -> String {
 }
 
 /// Returns the vCPUs that an instance's name states: 32 for `8xlarge`; otherwise the first number after a `-` or `_`,
-/// letters before it or not.
+/// with or without letters before it.
 pub(super) fn vcpus_of(name: &str) -> Option<f64> {
     if let Some(known) = presets::find(name).and_then(|known| known.vcpus) {
         return Some(f64::from(known));

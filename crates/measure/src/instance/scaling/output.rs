@@ -5,8 +5,8 @@
 //! **How.** JSON is the report itself; CSV has a line for each point. [`pictures`] returns one chart for each figure of
 //! each family: advertised figures dashed, measured ones as points, the plateau marked.
 //!
-//! **Limits.** In names of pictures, `_` replaces characters that are no letter, digit, `-` or `.`; a name that is taken
-//! already, in any case, gets a number.
+//! **Limits.** In names of pictures, `_` replaces characters other than letters, digits, `-` and `.`; a name that is
+//! already taken, in upper or lower case, gets a number.
 //!
 //! **Example.** `i7i,disk.read_iops,i7i.8xlarge,32,1015409,1200000,inferred,-15.38,true,scales_but_low,,`
 
@@ -17,7 +17,7 @@ use plimsoll_show::table::{Column, Table, csv, fixed, known};
 
 use super::{FIGURES, FamilyReport, FigureReport, ScalePoint, ScalingReport, format_figure, is_iops};
 
-/// The longest name of a picture without the number that tells it from another, in characters.
+/// The longest name of a picture, in characters, without the number that makes it unique.
 const NAME_MAX_CHARS: usize = 64;
 
 /// Returns CSV with a header and a line for each point.
@@ -41,7 +41,7 @@ pub fn to_csv(report: &ScalingReport) -> String {
     csv(&points.collect::<Vec<_>>(), columns)
 }
 
-/// Returns one picture for each family: its name, fit for a file, and a chart for each figure.
+/// Returns one picture for each family: a name that can be a file name, and a chart for each figure.
 pub fn pictures(report: &ScalingReport) -> Vec<(String, Vec<Chart>)> {
     let fit = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' };
     let mut pictures: Vec<(String, Vec<Chart>)> = Vec::new();
@@ -122,7 +122,8 @@ impl FigureReport {
         self.points.iter().any(|point| point.reference.is_some())
     }
 
-    /// Returns the names of the columns of [`cells`](FigureReport::cells). Where no size has a reference, it has no column.
+    /// Returns the names of the columns of [`cells`](FigureReport::cells). If no size has a reference, there is no
+    /// column for it.
     pub fn headers(&self) -> Vec<&'static str> {
         let mut headers = vec!["instance", "vCPUs", "measured", "advertised", "difference"];
         if self.has_references() {
@@ -136,6 +137,7 @@ impl FigureReport {
         let at = index(self);
         let dash = || "-".to_owned();
         let percent = |percent: Option<f64>| percent.map_or_else(dash, |percent| format!("{percent:+.1} %"));
+
         let row = |point: &ScalePoint| {
             let mark = if point.departs { " !" } else { "" };
             let mut cells = vec![
@@ -154,6 +156,7 @@ impl FigureReport {
             }
             cells
         };
+
         self.points.iter().map(row).collect()
     }
 }

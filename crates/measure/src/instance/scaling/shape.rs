@@ -2,8 +2,8 @@
 //!
 //! **Why.** "Scales but low" and "plateaus" have different causes; a table of numbers shows neither at a glance.
 //!
-//! **How.** [`judge`] takes the sizes that have the figure, from the smallest. It first searches the longest plateau
-//! that ends at the largest size, then the start of the trailing run of departures.
+//! **How.** [`judge`] takes the sizes that have the figure, from the smallest. It first searches for the longest
+//! plateau that ends at the largest size, then for the start of the trailing run of departures.
 //!
 //! **Limits.** Two sizes can form a plateau by chance; the sentence states the number of sizes.
 //!
@@ -72,10 +72,10 @@ fn point(size: &Size, figure: usize) -> Option<ScalePoint> {
     })
 }
 
-/// Returns the place of the first size on the plateau, if there is one.
+/// Returns the index of the first size on the plateau, if there is one.
 fn plateau_from(points: &[ScalePoint], figure: usize) -> Option<usize> {
     let last = points.last()?;
-    // A figure as advertised is where it should be.
+    // A figure as advertised is no plateau.
     if last.advertised.is_some() && !last.departs {
         return None;
     }
@@ -92,7 +92,7 @@ fn plateau_from(points: &[ScalePoint], figure: usize) -> Option<usize> {
     (0..points.len() - 1).find(is_flat).or_else(single)
 }
 
-/// Returns whether the largest size exceeds the smallest by more than two runs differ.
+/// Returns whether the largest size exceeds the smallest by more than two equal runs differ.
 fn grows(points: &[ScalePoint]) -> bool {
     let (first, last) = (points.first(), points.last());
     first.zip(last).is_some_and(|(first, last)| last.measured > first.measured * (1.0 + SAME_FIGURE))
@@ -106,7 +106,7 @@ fn expected_growth(first: &ScalePoint, last: &ScalePoint) -> f64 {
     }
 }
 
-/// Returns `advertised`, or the word for what replaces it at a point.
+/// Returns `advertised`, or the word that replaces it at a point.
 fn word(point: Option<&ScalePoint>) -> &'static str {
     point.and_then(|point| point.advertised_kind).unwrap_or_default().as_word()
 }
@@ -153,7 +153,7 @@ fn low(shape: Shape, points: &[&ScalePoint], trailing: usize, all: &[ScalePoint]
     format!("{words}: {place}{also}{trend}")
 }
 
-/// Returns whether a figure that does not grow should, in words.
+/// Describes whether a figure that does not grow should grow.
 fn without_growth(points: &[&ScalePoint]) -> String {
     let ends = points.first().zip(points.last());
     match ends.map_or(1.0, |(first, last)| expected_growth(first, last)) {
@@ -169,6 +169,7 @@ fn otherwise(shape: Shape, points: &[ScalePoint]) -> String {
         .filter(|point| point.departs)
         .map(|point| format!("{} ({:+.0} %)", point.instance, point.difference_pct.unwrap_or(0.0)))
         .collect();
+
     match shape {
         Shape::LowAtSomeSizes => format!("low at some sizes: {}", low.join(", ")),
         Shape::Grows => format!(

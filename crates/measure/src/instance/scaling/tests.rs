@@ -8,7 +8,7 @@ fn shapes(report: &ScalingReport) -> Vec<(&str, Shape)> {
 
 /// The figures of the article on i7i. AWS advertises 150,000 reads and 82,500 writes per 4 vCPUs. Reads are as
 /// advertised up to 4xlarge and 25 % below at 48xlarge, writes 25 % below at 4xlarge and 42 % at 48xlarge. Bandwidth is
-/// that of fio up to 4xlarge, then 8.5 GB/s, where 9.6 GB/s are expected of 12xlarge and fio has 40 GB/s on 48xlarge.
+/// fio's up to 4xlarge, then 8.5 GB/s, where 9.6 GB/s are expected of 12xlarge and fio has 40 GB/s on 48xlarge.
 const ARTICLE: &str = "\
 instance,read_iops,write_iops,write_bytes_per_s,advertised_read_iops,advertised_write_iops,advertised_write_bytes_per_s
 i7i.4xlarge,600000,247500,3370000000,600000,330000,3370000000
@@ -37,7 +37,7 @@ fn the_two_faults_of_the_article_are_told_apart() {
     assert!(report.has_finding());
 }
 
-/// The article measured with fio beside its own tool: 40 GB/s at the largest size, where that stood still at 8.5.
+/// The article's fio measured 40 GB/s at the largest size, where its own tool stayed at 8.5.
 #[test]
 fn references_stand_beside_what_is_judged_and_judge_nothing() {
     let text = "\
@@ -197,7 +197,7 @@ fn families_of_the_table_and_of_cards() {
     assert!(i7i.warnings.iter().any(|warning| warning.contains("circular")), "{:?}", i7i.warnings);
     assert!(!read("i4i").warnings.concat().contains("circular"));
 
-    // Every family of the table can be judged, or has an error that says why not.
+    // Every family of the table can be judged, or has an error with the reason.
     let mut names: Vec<String> =
         plimsoll_files::presets::instances().iter().map(plimsoll_files::presets::Instance::family).collect();
     names.dedup();

@@ -1,10 +1,10 @@
 //! Chooses the request size of an IOPS figure.
 //!
-//! **Why.** A rate of operations is meaningful only with the size of one.
+//! **Why.** A rate of operations is meaningful only with the size of an operation.
 //!
 //! **How.** 4096 bytes, the size that the scheduler and published figures assume, or more if the disk works in larger
 //! units: a smaller request would cost the device a whole physical block (a write even a read before it). Reads and
-//! writes are decided separately, since the user can set either.
+//! writes are decided separately, because the user can set either.
 //!
 //! **Limits.** Disks claim 512 bytes and work in 4096; the kernel's value is a lower bound. A physical block that is no
 //! power of two, or above 1 MiB, is an error of the driver and counts as unknown.

@@ -1,10 +1,10 @@
 //! Warnings about a place: its layers, their settings, and gaps in the kernel's information.
 //!
-//! **Why.** A figure that looks wrong often has a cause that the kernel could have named: a cache, an elevator, a small
-//! block, a credit.
+//! **Why.** A figure that looks wrong often has a cause that the kernel reports: a cache, an elevator, a small block, a
+//! credit.
 //!
-//! **How.** Facts in, messages out; this module reads nothing. Disks with the same finding share one message that names
-//! them all. A message names the finding, the place, and the remedy with its command.
+//! **How.** The input is facts, the output messages; this module reads nothing. Disks with the same finding share one
+//! message that lists them. A message names the finding, the place, and the remedy with its command.
 //!
 //! **Limits.** Commands under `/sys` need root and last until the next boot. This module changes no setting.
 //!
@@ -18,17 +18,17 @@ use super::super::report::device::{Device, Leaf, Warning, WarningCode};
 use super::{Place, physical_block_bytes};
 use crate::by_key;
 
-/// Longest requests of a measurement, in bytes. If aligned, those of at most a chunk lie on one member of an array.
+/// Longest requests of a measurement, in bytes. If aligned, requests of at most a chunk lie on one member of an array.
 const LONG_REQUEST_BYTES: u64 = 1 << 20;
 
-/// Block that SSDs work in, whatever they report, in bytes. Smaller file system blocks cost a read before a write.
+/// Block in which SSDs work, whatever they report, in bytes. Smaller file system blocks cost a read before a write.
 const FLASH_BLOCK_BYTES: u64 = 4096;
 
-/// Free bytes below which file systems get slow, and leave too little room for scratch data.
+/// Free bytes below which file systems get slow and have too little space for scratch data.
 const ROOM_MIN_BYTES: u64 = 10_000_000_000;
 
-/// First kernel whose md answers requests that must not wait (`REQ_NOWAIT`); earlier, io_uring hands each request for
-/// an array to a thread.
+/// First kernel whose md supports requests that must not wait (`REQ_NOWAIT`). On earlier kernels, io_uring passes each
+/// request for an array to a thread.
 const MD_NOWAIT_KERNEL: (u32, u32) = (5, 17);
 
 /// Returns all warnings about `place`, whose files `info` describes, for a measurement on `shards` shards.
@@ -190,7 +190,7 @@ impl Warnings {
         self.add(WarningCode::RaidChunk, message);
     }
 
-    /// Warns about members of an array, or disks below a volume, that are not alike.
+    /// Warns about members of an array, or disks below a volume, that differ.
     fn of_members(&mut self, device: &Device, raid: Option<&Raid>) {
         let members: Vec<(&str, Option<&str>, Option<u64>)> = match raid {
             Some(raid) => raid.members.iter().map(|m| (m.name.as_str(), m.model.as_deref(), m.size_bytes)).collect(),

@@ -41,7 +41,7 @@ pub struct DepthCurve {
 }
 
 impl DepthCurve {
-    /// Returns the points in whole requests a second, without those that moved nothing.
+    /// Returns the points in whole requests a second, without those with a rate of 0.
     pub fn rates(&self) -> Vec<DepthRate> {
         let rate = |point: &DepthPoint| DepthRate {
             depth: point.depth,
@@ -125,17 +125,17 @@ pub struct SequentialCurve {
     pub saturation_bytes: Option<u32>,
 }
 
-/// Ratio to the rate of all shorter writes above which a length counts as the disk's own block, and of aligned to shifted
-/// writes above which they count as slower.
+/// Ratio to the rate of all shorter writes above which a length counts as the disk's own block, and ratio of aligned to
+/// shifted writes above which shifted ones count as slower.
 pub(crate) const BLOCK_STEP_MIN: f64 = 1.15;
 
-/// The block in which the disk writes, found by experiment.
+/// The block of the disk's writes, found by experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhysicalBlock {
     pub bytes: u32,
     /// Size that the kernel reports, in bytes.
     pub reported_bytes: Option<u32>,
-    /// Whether shorter writes were clearly slower, so that `bytes` is more than the smallest size tried.
+    /// Whether shorter writes were clearly slower, so that `bytes` exceeds the smallest size tried.
     pub is_step: bool,
     /// Ratio of the rate of writes of `bytes` to that of half of `bytes`; 1 without a step.
     pub gain: f64,
@@ -145,8 +145,8 @@ pub struct PhysicalBlock {
 }
 
 impl PhysicalBlock {
-    /// Returns the finding in words. Where no length is clearly faster than shorter ones, but one may be, or shifted writes
-    /// are slower, there may be a block all the same.
+    /// Describes the finding. If no length is clearly faster than shorter ones, but one may be, or shifted writes are
+    /// slower, the text says that there may be a block.
     #[must_use]
     pub fn words(&self) -> String {
         let shifted = self.misalignment_factor.unwrap_or(1.0);
@@ -163,7 +163,7 @@ impl PhysicalBlock {
     }
 }
 
-/// The mixes of reads and writes that the disk carries.
+/// Mixes of reads and writes at the limit of the disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Frontier {
     /// Random reads of `read_block_bytes` alone, requests a second.
@@ -172,7 +172,7 @@ pub struct Frontier {
     /// Sequential writes of `write_block_bytes` alone, bytes a second.
     pub write_bytes_per_s: f64,
     pub write_block_bytes: u32,
-    /// Mixes that the disk carried, from reads alone to writes alone.
+    /// Mixes at the limit, from reads alone to writes alone.
     pub points: Vec<FrontierPoint>,
     /// p in (r/R)^p + (w/W)^p = 1, above 0; `null` if reads and writes do not disturb each other (p infinite).
     pub mix_exponent_p: Option<f64>,
@@ -222,7 +222,7 @@ pub struct SteadyState {
 pub struct SteadyTrack {
     pub figure: String,
     pub rates: Vec<f64>,
-    /// First round (from 0) that ended five steady ones of this figure; the others may not have been steady yet.
+    /// Round (from 0) that ended the first five steady ones of this figure; the others may not have been steady yet.
     pub first_steady: Option<usize>,
     /// First round (from 0) of the window of five.
     pub window_begin: usize,
@@ -257,7 +257,7 @@ pub struct OperationCost {
     pub what: String,
 }
 
-/// Whether a kind of submission blocks the thread that makes it.
+/// Cost of a kind of submission, and whether it blocks the thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SubmissionCost {
     /// `append`, `overwrite`, and so on.
@@ -268,7 +268,7 @@ pub struct SubmissionCost {
     pub context_switches_per_operation: f64,
     pub submit_p50_ns: u64,
     pub submit_max_ns: u64,
-    /// Part of the writes refused under `RWF_NOWAIT`; `null` if that cannot be asked.
+    /// Part of the writes refused under `RWF_NOWAIT`; `null` if the kernel does not support it.
     pub nowait_refused: Option<f64>,
     /// Whether submissions block: at least one context switch in ten.
     pub blocks: bool,

@@ -21,12 +21,13 @@ pub struct Site {
     pub mountpoint: String,
     /// Kind of the file system: `ext4`, `xfs`; empty for a device.
     pub file_system: String,
-    /// The host, and when the measurement began; `None` for a simulated disk, and in results of older versions.
+    /// The host, and the time when the measurement began; `None` for a simulated disk, and in results of older
+    /// versions.
     #[serde(default)]
     pub place: Option<Place>,
     /// Mount options: `rw`, `noatime`, `discard`; empty for a device.
     pub mount_options: Vec<String>,
-    /// The block device; `null` if the kernel names none (tmpfs, network) or none was used (backends null, memory).
+    /// The block device; `null` if the kernel reports none (tmpfs, network) or none was used (backends null, memory).
     pub device: Option<Device>,
 }
 
@@ -48,11 +49,11 @@ pub struct Device {
     pub raid_chunk_bytes: Option<u64>,
     /// The file below a loop device.
     pub backing_file: Option<String>,
-    /// The disks at the bottom of the stack.
+    /// The disks at the lowest level.
     pub leaves: Vec<Leaf>,
 }
 
-/// One physical disk (as far as the kernel knows) and its settings; `null` if the kernel does not report a value.
+/// One physical disk (as far as the kernel knows) and its settings; a value that the kernel does not report is `null`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Leaf {
@@ -114,11 +115,11 @@ pub struct Warning {
 pub enum WarningCode {
     /// The kernel schedules requests too.
     Elevator,
-    /// The device has a volatile cache that acknowledges writes.
+    /// The device has a volatile cache, and acknowledges writes that are only there.
     WriteCache,
     /// The kernel may merge neighbouring requests.
     Merges,
-    /// The disk spins: four figures describe it badly.
+    /// The disk rotates: four figures describe it badly.
     Rotational,
     /// The kernel does not describe the disk.
     UnknownDevice,
@@ -139,9 +140,9 @@ pub enum WarningCode {
     ReadAhead,
     /// The device is a file on another file system, perhaps with its page cache.
     LoopDevice,
-    /// Other programs used the disk meanwhile.
+    /// Other programs used the disk during the measurement.
     ForeignIo,
-    /// The disk was faster at first.
+    /// The disk was faster at the beginning.
     Burst,
     /// The disk does not write in the blocks that the kernel reports.
     PhysicalBlock,
@@ -152,13 +153,13 @@ pub enum WarningCode {
     NotMeasured,
     /// Direct I/O alignment had to be assumed.
     AssumedAlignment,
-    /// A shard was busy, so the figure rather measures the CPU.
+    /// A shard was busy, so the figure may be a limit of the CPU.
     CpuLimited,
     Deviation,
     StillChanging,
-    /// Less scratch data than asked for was written, because the disk is slow.
+    /// Less scratch data than requested was written, because the disk is slow.
     LessData,
-    /// A phase was cut short, or left out, because no more may be written.
+    /// A phase was cut short, or left out, because the write bound is reached.
     MaxWrite,
     /// IOPS were measured at a size that io-properties cannot express.
     BlockSize,

@@ -1,13 +1,12 @@
 //! A disk of this machine: scratch files (or a device to overwrite), and the load generator on all shards.
 //!
-//! **Why.** A measurement must use the same backends, buffers and threads as other programs on this library.
+//! **Why.** A measurement must use the same backends, buffers and threads as other programs with this library.
 //!
 //! **How.** Each shard has a [`Span`]: a scratch file of its own, or a part of the device. A load is one run of the
 //! load generator, reads and writes as two jobs, over at most as many shards as requests under way. Sequential loads
 //! continue where the last one ended.
 //!
-//! Filling is by amount, not by time: each run ends when all its requests have completed, so nothing is written
-//! twice.
+//! Filling is by amount, not by time: each run ends when all its requests have completed, so nothing is written twice.
 //!
 //! **Limits.** Between two loads the disk is idle for some milliseconds (threads start, files are opened); a warm-up in
 //! each load keeps that out of the figures.
@@ -31,12 +30,12 @@ use crate::tune::{SEQUENTIAL_BYTES, TuneError, costs};
 
 /// Requests under way while filling.
 const FILL_DEPTH: u32 = 16;
-/// Length in seconds of a run of filling below which the next run writes twice the data; also the longest run once
-/// the time for filling is over.
+/// Length in seconds of a run of filling below which the next run writes twice the data; also the longest run after the
+/// time for filling is over.
 const FILL_RUN_S: f64 = 0.5;
 /// Longest time for discarding scratch data, in seconds.
 const DISCARD_MAX_S: f64 = 3600.0;
-/// Fewest bytes that every span gets, however slow the disk is.
+/// Fewest bytes of every span, even on a slow disk.
 pub(in crate::tune) const SPAN_MIN_BYTES: u64 = 4 << 20;
 /// Most repetitions of a run whose threads began late.
 const LATE_RUNS_MAX: u32 = 5;
@@ -50,9 +49,9 @@ pub(in crate::tune) struct Span {
     pub(in crate::tune) room_bytes: u64,
     /// Bytes from its beginning that have been written.
     pub(in crate::tune) filled_bytes: u64,
-    /// Length of the part that loads work on: the whole of it, or after filling the filled part.
+    /// Length of the part that loads work on: the whole span, or after filling the filled part.
     pub(in crate::tune) len_bytes: u64,
-    /// Beginning of the next sequential load, from the offset.
+    /// Offset in the span at which the next sequential load begins.
     pub(in crate::tune) cursor_bytes: u64,
 }
 
@@ -108,21 +107,25 @@ impl Rig for DiskRig<'_> {
     fn discard_beyond(&mut self, kept_part: f64) -> Result<(), TuneError> {
         let block_bytes = u64::from(SEQUENTIAL_BYTES);
         let mut jobs = Vec::new();
+
         for (shard, span) in self.spans.iter_mut().enumerate() {
             let kept_bytes = (span.filled_bytes as f64 * kept_part) as u64 / block_bytes * block_bytes;
             let len_bytes = span.filled_bytes - kept_bytes;
             let name = format!("discard {shard}");
             let job =
                 JobSpec::closed_loop(&name, Pattern::Discard { is_random: false }, SEQUENTIAL_BYTES, 1, Class::DEFAULT);
+
             let requests = u32::try_from(len_bytes / block_bytes).unwrap_or(u32::MAX);
             let target = Target { file: span.file.clone(), offset: span.offset + kept_bytes, len_bytes };
             (span.filled_bytes, span.len_bytes, span.cursor_bytes) = (kept_bytes, kept_bytes, 0);
+
             if requests > 0 {
                 // A job ends with the request after its limit.
                 let job = job.shaped(|it| it.limit_requests = Some(requests - 1));
                 jobs.push(job.on_shard(shard as u16, target));
             }
         }
+
         self.play(jobs, 0, DISCARD_MAX_S, "a discard").map(|_| ())
     }
 
@@ -160,7 +163,7 @@ impl Rig for DiskRig<'_> {
 }
 
 impl DiskRig<'_> {
-    /// Writes at most `piece_bytes` more to each span that holds less than `span_bytes`, for at most `seconds`.
+    /// Writes at most `piece_bytes` more to each span that is filled to less than `span_bytes`, for at most `seconds`.
     fn fill_once(&mut self, span_bytes: u64, piece_bytes: u64, seconds: f64) -> Result<(), TuneError> {
         let mut jobs = Vec::new();
         for (shard, span) in self.spans.iter().enumerate() {
@@ -312,7 +315,9 @@ impl DiskRig<'_> {
             duration_ns: ((seconds * 1e9) as u64).max(1),
             seed: self.seed,
         };
+
         let result = run(&plan, self.control)?;
+
         let jobs = || result.shards.iter().flat_map(|shard| &shard.jobs);
         let errors: u64 = jobs().map(|job| job.errors).sum();
         if errors > 0 {

@@ -1,7 +1,7 @@
 //! A simulated disk: applies the loads of a measurement to a model of a disk, in virtual time.
 //!
-//! **Why.** Whether a measurement is right shows on disks whose true rates, bursts, blocks and neighbours are known:
-//! those of the model. And five minutes of such a disk take seconds.
+//! **Why.** The errors of a measurement show on disks whose true rates, bursts, blocks and neighbours are known: those
+//! of the model. And five minutes of such a disk take seconds.
 //!
 //! **How.** A load is a number of *fibers*, each with one request under way, spread over the shards as on a real disk;
 //! each shard has its part of the scratch data. Time jumps from event to event: a request completes, a fiber is due, a
@@ -9,8 +9,8 @@
 //! same time, before they are submitted; latency counts from when a fiber could continue (or, with a rate, was due), so
 //! the rate times the mean latency is the number of requests under way.
 //!
-//! The clock never stops or goes back: credits, buffers and weather of the device see one long measurement. Between
-//! two loads all requests complete, and [`IDLE_NS`] pass.
+//! The clock never stops or runs backwards: credits, buffers and weather of the device see one long measurement.
+//! Between two loads all requests complete, and [`IDLE_NS`] pass.
 //!
 //! **Limits.** Other programs ([`SimulatedDisk::foreign_bytes_per_s`]) read during loads and filling, not in between.
 //! If the device never completes a request, its fiber waits until the load ends. There are no files: nothing is opened,
@@ -41,7 +41,7 @@ const FILL_DEPTH: u32 = 16;
 const FILL_PIECE_S: f64 = 0.5;
 /// Longest piece of filling, in seconds. A longer one means a device that completes nothing.
 const FILL_SILENT_S: f64 = 3600.0;
-/// Length of other programs' reads in bytes, and the most that they have under way.
+/// Length of other programs' reads in bytes, and most of them under way.
 const FOREIGN_BYTES: u32 = 128 << 10;
 const FOREIGN_DEPTH_MAX: u32 = 1024;
 /// Key of other programs' requests.
@@ -63,8 +63,8 @@ pub struct SimulatedDisk {
     pub cpu_ns_per_request: u64,
     /// Physical block in bytes that a kernel would report; may be wrong. `None`: nothing is reported.
     pub reported_block_bytes: Option<u32>,
-    /// Rate at which other programs read from the device meanwhile, at random and 128 KiB at a time, in bytes a
-    /// second; finite, 0 or more.
+    /// Rate at which other programs read from the device during loads, at random and 128 KiB at a time, in bytes a
+    /// second; finite, at least 0.
     pub foreign_bytes_per_s: f64,
 }
 
@@ -81,10 +81,10 @@ pub(in crate::tune) struct SimRig {
     /// Mean time between two requests of other programs; infinite if there are none.
     foreign_gap_ns: f64,
     written_bytes: u64,
-    /// Most bytes of each span, and bytes from its beginning that have been written.
+    /// Most bytes of each span, and bytes written from the span's beginning.
     room_bytes: u64,
     filled_bytes: u64,
-    /// Kept between loads, so that no request allocates.
+    /// Reused by all loads, so that no request allocates.
     completions: Vec<DeviceCompletion>,
 }
 
@@ -92,7 +92,7 @@ pub(in crate::tune) struct SimRig {
 struct Span {
     offset_bytes: u64,
     len_bytes: u64,
-    /// Beginning of the next sequential load, from the offset.
+    /// Offset in the span at which the next sequential load begins.
     cursor_bytes: u64,
 }
 
@@ -152,12 +152,12 @@ impl SimRig {
         is_taken
     }
 
-    /// Draws the time until other programs read again: exponentially distributed, or for ever if there are none.
+    /// Draws the time until the next read of other programs: exponentially distributed, or infinite if there are none.
     fn foreign_pause_ns(&mut self) -> u64 {
         if self.foreign_gap_ns.is_finite() { self.rng.exponential(self.foreign_gap_ns) as u64 } else { u64::MAX }
     }
 
-    /// Lets later loads work on the first `filled_bytes` of each span.
+    /// Makes later loads work on the first `filled_bytes` of each span.
     fn work_on(&mut self, filled_bytes: u64) {
         self.filled_bytes = filled_bytes;
         for span in &mut self.spans {
@@ -166,7 +166,7 @@ impl SimRig {
         self.now_ns = self.now_ns.saturating_add(IDLE_NS);
     }
 
-    /// Waits until all requests complete that ever will.
+    /// Waits for all requests except those that never complete.
     fn drain(&mut self) {
         while let Some(at_ns) = self.device.next_event_ns() {
             self.now_ns = self.now_ns.max(at_ns);
@@ -175,7 +175,7 @@ impl SimRig {
         }
     }
 
-    /// Writes at most `piece_bytes` more to each span, which holds `filled_bytes`. Returns what each holds then.
+    /// Writes at most `piece_bytes` more to each span, which is filled to `filled_bytes`. Returns the new fill.
     fn fill_piece(&mut self, filled_bytes: u64, piece_bytes: u64) -> Result<u64, TuneError> {
         let begin_ns = self.now_ns;
         let stream = Stream {
@@ -196,7 +196,7 @@ impl SimRig {
 
         let [_, lane] = &play.lanes;
         let (errors, first_error, is_silent) = (lane.errors, lane.first_error, play.active > 0);
-        // Each span counts only as much as the one with the least.
+        // All spans count as filled to the least of them.
         let least = play.jobs.iter().map(|job| job.sent * u64::from(job.block_bytes)).min().unwrap_or(0);
 
         self.drain();

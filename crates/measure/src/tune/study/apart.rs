@@ -1,14 +1,14 @@
-//! Tells a disk that limits operations and bytes apart from one with a single budget of device time.
+//! Distinguishes a disk that limits operations and bytes apart from one with a single budget of device time.
 //!
 //! **Why.** A cloud volume of 3000 operations and 250 MB/s a second reads 1907 times 128 KiB. The usual form of cost,
-//! the knee, adds the two figures up and would let 1189 pass: 0.62 of what is paid for.
+//! the knee, adds the costs of operations and bytes, and would admit 1189: 0.62 of the paid rate.
 //!
 //! **How.** Rates by size are compared with both forms. If operations and bytes apart (`max`) explain every size and
-//! the knee does not, the disk has two limits. How reads and writes share it is then fitted at the limit in force:
-//! short reads beside long writes use different limits, and would look as if they did not disturb each other.
+//! the knee does not, the disk has two limits. The mix exponent is then fitted at the limit in force: short reads and
+//! long writes use different limits, and would look as if they did not disturb each other.
 //!
-//! **Limits.** Needs rates of random requests by size. Sizes below the block at which operations were counted do not
-//! count: they may be dear for another reason (`physical_block`).
+//! **Limits.** Needs rates of random requests by size. Sizes below the block at which operations were counted are
+//! ignored: they may be slow for another reason (`physical_block`).
 //!
 //! **Example.** 3000 reads/s of 4, 16 and 64 KiB, 1907 of 128 KiB: `max` is exact, and the knee is 38 % off.
 
@@ -17,12 +17,12 @@ use plimsoll::core::{CostForm, CostModel, FourFigures, Op};
 use super::super::report::{Frontier, LimitsApart, SizeCurve, TuneReport};
 use super::frontier;
 
-/// Largest error of `max` at any size, in per cent, at which it explains the disk.
+/// Largest error of `max` at any size, in per cent, at which `max` explains the disk.
 const EXPLAINED_PCT: f64 = 5.0;
-/// Least error of the knee at some size, in per cent, from which it does not.
+/// Least error of the knee at some size, in per cent, from which on the knee does not explain the disk.
 const MISSED_PCT: f64 = 15.0;
 
-/// Returns the two limits of the disk, or `None` if it is not known to have them.
+/// Returns the two limits of the disk, or `None` if there is no evidence for them.
 pub(super) fn limits_apart(report: &TuneReport) -> Option<LimitsApart> {
     let figures = report.four_figures().ok()?;
     let curves = [(Op::Read, report.read_sizes.as_ref()?), (Op::Write, report.write_sizes.as_ref()?)];
@@ -41,7 +41,7 @@ pub(super) fn limits_apart(report: &TuneReport) -> Option<LimitsApart> {
     })
 }
 
-/// Returns the largest error of the rates that `model` gives, in per cent of the measured ones.
+/// Returns the largest error of `model`'s rates, in per cent of the measured ones.
 fn error_pct(model: &CostModel, op: Op, curve: &SizeCurve, block_bytes: u32) -> f64 {
     let points = curve.points.iter().filter(|point| point.block_bytes >= block_bytes);
     let errors =
@@ -83,7 +83,7 @@ mod tests {
         FourFigures { read_iops: iops, write_iops: iops, read_bandwidth: bandwidth, write_bandwidth: bandwidth }
     }
 
-    /// Rates by size as a disk of this form gives them.
+    /// Returns the rates by size of a disk of this form.
     fn curve(form: CostForm, figures: &FourFigures) -> SizeCurve {
         let model = CostModel::from_figures(figures, form, 4096, 4096);
         let points = (9..=20).map(|power| {
@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn short_reads_beside_long_writes_are_judged_at_the_limit_in_force() {
-        // One budget of 3000 operations and one of 250 MB/s for both: reads of 4 KiB leave writes of 128 KiB nearly all
-        // bytes until operations run out.
+        // One budget of 3000 operations and one of 250 MB/s for both: beside reads of 4 KiB, writes of 128 KiB get
+        // nearly all bytes until operations run out.
         let figures = figures(3000, 250_000_000);
         let point = |reads: f64| {
             let left = (3000.0 - reads) * 131_072.0;

@@ -3,13 +3,13 @@
 //! **Why.** The report at the end of a measurement, and that of its record a year later, must be the same.
 //!
 //! **How.** [`report`] takes each part from [`super::phases`], and adds the reasons to doubt a figure: the CPU was the
-//! limit, the samples scatter, the disk was still changing, others used it.
+//! limit, the samples scatter, the disk was still changing, other programs used it.
 //!
 //! **Limits.** This module judges by the samples; warnings from the kernel's information are in the header
 //! ([`super::super::place`]).
 //!
-//! **Example.** Random reads of 95 k IOPS with a shard 97 % busy: the warning says that the figure rather measures the
-//! CPU.
+//! **Example.** Random reads of 95 k IOPS with a shard 97 % busy: the warning says that the figure may be a limit of
+//! the CPU.
 
 use plimsoll_figures::series;
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns};
@@ -23,7 +23,7 @@ use super::super::report::{
 use super::apart;
 use super::phases::{self, FOREIGN_MAX_PCT};
 
-/// Busiest shard in per cent of a CPU, above which a figure rather measures the CPU.
+/// Busiest shard in per cent of a CPU, above which a figure may be a limit of the CPU.
 const CPU_BUSY_MAX_PCT: f64 = 90.0;
 /// Half of a figure's 95 % interval in per cent, above which there is a warning.
 const INTERVAL_MAX_PCT: f64 = 5.0;
@@ -40,7 +40,7 @@ pub(in crate::tune) fn report(record: &Record) -> TuneReport {
         Entry::End { written_bytes, duration_s, interrupted } => Some((*written_bytes, *duration_s, *interrupted)),
         _ => None,
     });
-    // A record without an end is of a measurement under way, or of one that crashed.
+    // A record without an end is of a measurement that is running, or that crashed.
     let (written_bytes, duration_s, interrupted) = end.unwrap_or_else(|| {
         let (written_bytes, seconds) = record.spent();
         (written_bytes, seconds, !record.is_complete())
@@ -73,7 +73,7 @@ pub(in crate::tune) fn report(record: &Record) -> TuneReport {
         duration_s,
         warnings: header.warnings.clone(),
         interrupted,
-        // What follows from the rest is set below.
+        // Fields that follow from these are set below.
         ..TuneReport::default()
     };
 
@@ -102,7 +102,7 @@ fn add_costs(record: &Record, report: &mut TuneReport) {
     }
 }
 
-/// Returns queues and requests for a scheduler that only counts requests: as many as nearly the best rate takes.
+/// Returns queues and requests for a scheduler that only counts requests, for nearly the best rate.
 fn recommended(report: &TuneReport, numa_nodes: u16) -> Option<DepthMode> {
     let depth = |curve: &Option<DepthCurve>, part: f64| {
         let points = &curve.as_ref()?.points;
@@ -117,7 +117,7 @@ fn recommended(report: &TuneReport, numa_nodes: u16) -> Option<DepthMode> {
 /// Returns the line for `io.cost.model`: <https://docs.kernel.org/admin-guide/cgroup-v2.html>, "IO Interface Files".
 /// Its IOPS are of 4 KiB.
 fn iocost_model(report: &TuneReport) -> Option<String> {
-    // The kernel takes only the number of a whole disk: no partition, no array, no volume.
+    // The kernel accepts only the number of a whole disk: no partition, no array, no volume.
     let device = report
         .site
         .device

@@ -1,15 +1,16 @@
 //! Fits the cost of a request by its length: a floor, then a line.
 //!
-//! **Why.** Charging every request one over IOPS and its bytes over the bandwidth counts small requests twice: the IOPS
-//! were measured with small requests, which include their bytes. Up to some length a disk does not notice the bytes at
+//! **Why.** Charging each request once over IOPS and its bytes over the bandwidth counts small requests twice: the IOPS
+//! were measured with small requests, which include their bytes. Up to some length the bytes cost a disk nothing at
 //! all.
 //!
 //! **How.** Device time is max(floor, base + bytes * slope), fitted to 1 / IOPS of each length by least squares of the
-//! relative error, base and slope not negative. The points on the floor are the shortest ones. Every possible number of
-//! them is tried: for each the floor and the line have a closed solution, and the model with the least error wins.
+//! relative error, with base and slope not negative. The points on the floor are the shortest ones. Every possible
+//! number of them is tried: for each the floor and the line have a closed solution, and the model with the least error
+//! wins.
 //!
-//! **Limits.** The model has one bend. A disk that gets cheaper with length somewhere (blocks that it emulates) does
-//! not fit; the residuals show it.
+//! **Limits.** The model has one bend. A disk whose cost falls with length somewhere (blocks that it emulates) does not
+//! fit; the residuals show that.
 //!
 //! **Example.** 100,000/s at 512 bytes and at 4 KiB, 50,000/s at 8 KiB and 25,000/s at 16 KiB: floor 10 us, base 0, and
 //! 2.44 ns a byte, which reaches the floor at 4 KiB.
@@ -109,7 +110,7 @@ mod tests {
             // No floor: the cost of the shortest.
             (0.0, 5_000.0, 0.5, 5_256.0),
             (0.0, 0.0, 0.5, 256.0),
-            // Nothing but a floor.
+            // Only a floor.
             (10_000.0, 0.0, 0.0, 10_000.0),
         ];
         for (floor_ns, base_ns, ns_per_byte, floor_expect_ns) in cases {
@@ -141,7 +142,7 @@ mod tests {
         }
         let one = knee_cost_fit(&[(4096, 100_000.0)]).unwrap();
         assert!(close(one.cost_ns(4096), 10_000.0, 1e-9), "{one:?}");
-        // The order does not matter, but the residuals keep it.
+        // The order has no effect, but the residuals keep it.
         let forth = knee_cost_fit(&[(512, 100.0), (4096, 90.0), (8192, 70.0), (16_384, 20.0)]).unwrap();
         let back = knee_cost_fit(&[(16_384, 20.0), (8192, 70.0), (4096, 90.0), (512, 100.0)]).unwrap();
         assert!(forth.residuals_pct.iter().zip(back.residuals_pct.iter().rev()).all(|(a, b)| (a - b).abs() < 1e-9));

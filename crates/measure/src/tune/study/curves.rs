@@ -1,8 +1,8 @@
 //! Finds the knee, the block and the saturation in curves of rates by depth, by length, by alignment.
 //!
 //! # Why
-//! A disk should not be run at its highest rate, and may work in other sizes than its data sheet states. Both show in
-//! how the rate changes from point to point.
+//! A disk should not be run at its highest rate, and may work in other sizes than its data sheet states. The change of
+//! the rate from point to point shows both.
 //!
 //! # How it works
 //! * **Knee** ([`knee`]): beyond Xmax * L0 requests (Little's law, L0 the latency at depth 1) an ideal disk only
@@ -10,7 +10,8 @@
 //!   [`DOUBLING_GAIN`] on average: more depth costs mostly latency.
 //! * **Block** ([`physical_block`]): a disk that emulates smaller blocks reads, changes and writes back its own. At
 //!   its own block the rate of random writes jumps up.
-//! * **Saturation** ([`saturation_bytes`]): longer requests add less and less; 5 % are not worth a longer wait.
+//! * **Saturation** ([`saturation_bytes`]): longer requests add less and less; the last 5 % are not worth a longer
+//!   wait.
 //!
 //! # Limits
 //! The knee is one of the measured depths. A block is found only if its own length was measured.
@@ -26,7 +27,7 @@ use crate::tune::report::{BLOCK_STEP_MIN, Knee, PhysicalBlock};
 
 const NS_PER_S: f64 = 1e9;
 
-/// Gain in rate for which a doubling of the depth is worth its latency.
+/// Gain in rate, as a part, for which a doubling of the depth is worth its latency.
 const DOUBLING_GAIN: f64 = 0.25;
 /// Part of the best throughput that a saturating length may lack.
 const SATURATION_TOLERANCE: f64 = 0.05;
@@ -55,10 +56,11 @@ pub(crate) fn knee(points: &[DepthPoint]) -> Option<Knee> {
 /// Finds the real block of a disk with logical blocks of `logical_bytes`, from the rates (operations per second,
 /// several runs each) of random writes of different lengths, each length once, in any order.
 ///
-/// Ignores lengths below the logical block, and rates that are not positive. A step must exceed 15 %, and what chance
-/// explains given the scatter between runs of equal length, up to this one: unless a length was measured twice, there is
-/// no step. Of several steps the last counts: longer lengths gain nothing more. Without a step, the block is the logical
-/// one, and its gain the greatest of any length over the best of smaller ones, or 1 if there are not two to compare.
+/// Ignores lengths below the logical block, and rates that are not positive. A step must exceed 15 %, and the
+/// difference that chance explains, by the scatter between runs of equal length, up to this one: unless a length was
+/// measured twice, there is no step. Of several steps the last counts, because longer lengths gain nothing more.
+/// Without a step, the block is the logical one, and its gain the greatest of any length over the best of smaller ones,
+/// or 1 if there are not two to compare.
 pub(crate) fn physical_block(points: &[(u32, Vec<f64>)], logical_bytes: u32) -> PhysicalBlock {
     let mut lengths: Vec<LengthRuns> =
         points.iter().filter(|(bytes, _)| *bytes >= logical_bytes).filter_map(LengthRuns::of).collect();
@@ -70,7 +72,7 @@ pub(crate) fn physical_block(points: &[(u32, Vec<f64>)], logical_bytes: u32) -> 
     let mut ln_gain_max = f64::NEG_INFINITY;
     let mut lengths = lengths.into_iter();
     let Some(mut best) = lengths.next() else { return finding };
-    // Longer writes than those compared do not count: some of their runs may have filled a buffer of the disk.
+    // Longer writes than those compared are ignored: some of their runs may have filled a buffer of the disk.
     let (mut freedom, mut squares) = (best.count - 1.0, best.squares);
     for length in lengths {
         freedom += length.count - 1.0;
@@ -121,8 +123,8 @@ fn ln_positive(rates: &[f64]) -> Vec<f64> {
     rates.iter().filter(|rate| rate.is_finite() && **rate > 0.0).map(|rate| rate.ln()).collect()
 }
 
-/// Returns how many times faster `aligned` requests are than `shifted` ones (rates of several runs each, in the same
-/// unit): the ratio of geometric means. Ignores rates that are not positive; `None` if one side has no other.
+/// Returns the ratio of the geometric means of `aligned` and `shifted` rates (several runs each, in the same unit).
+/// Ignores rates that are not positive; `None` if a side has no others.
 pub(crate) fn misalignment_factor(aligned: &[f64], shifted: &[f64]) -> Option<f64> {
     let (aligned, shifted) = (ln_positive(aligned), ln_positive(shifted));
     (!aligned.is_empty() && !shifted.is_empty()).then(|| (mean(&aligned) - mean(&shifted)).exp())
@@ -168,7 +170,7 @@ mod tests {
         (rate * time, time)
     }
 
-    /// Returns the curve of M/M/c with a service time of 100 us: at each depth the rate that keeps that many under
+    /// Returns the curve of M/M/c with a service time of 100 us: at each depth, the rate with that many requests under
     /// way.
     fn queue(servers: u32) -> Vec<DepthPoint> {
         let point = |depth: u32| {
@@ -242,7 +244,7 @@ mod tests {
         let senseless =
             [DepthPoint { rate: 0.0, ..one }, DepthPoint { rate: f64::NAN, ..one }, DepthPoint { p50_ns: 0, ..one }];
         assert_eq!(knee(&senseless), None);
-        // The order does not matter.
+        // The order has no effect.
         let backwards: Vec<DepthPoint> = bank(16).into_iter().rev().collect();
         assert_eq!(knee(&backwards), knee(&bank(16)));
     }
@@ -266,12 +268,12 @@ mod tests {
             (&[100.0, 200.0, 200.0, 198.0, 190.0, 150.0], 512, 1024, true),
             // Two steps: 4k is emulated, too.
             (&[30.0, 30.0, 30.0, 60.0, 90.0, 70.0], 512, 8192, true),
-            // Honest ones: flat, and slower with length.
+            // Disks with blocks as reported: flat, and slower with length.
             (&[100.0, 100.0, 100.0, 100.0, 100.0, 100.0], 512, 512, false),
             (&[100.0, 97.0, 94.0, 90.0, 80.0, 55.0], 512, 512, false),
             // The step is below the logical block.
             (&[50.0, 50.0, 50.0, 100.0, 95.0, 60.0], 4096, 4096, false),
-            // A tenth is no step.
+            // A gain of a tenth is no step.
             (&[100.0, 100.0, 100.0, 110.0, 105.0, 90.0], 512, 512, false),
         ];
         let mut rng = Rng::new(3);
@@ -301,7 +303,7 @@ mod tests {
 
     #[test]
     fn longer_writes_that_fill_a_buffer_hide_no_block() {
-        // As on i7i: 4 KiB is half as fast again; of three runs of 16 KiB the first finds the write buffer empty.
+        // Measured on i7i: 4 KiB is half as fast again; of three runs of 16 KiB the first finds the write buffer empty.
         let steady = |rate: f64| vec![rate, rate * 1.01, rate * 0.99];
         let points = [(512, steady(65.0)), (2048, steady(66.0)), (4096, steady(99.0)), (16384, vec![53.0, 22.0, 16.0])];
         let found = physical_block(&points, 512);
@@ -318,7 +320,7 @@ mod tests {
         assert_eq!(physical_block(&[], 512), none);
         assert_eq!(physical_block(&[(512, vec![1.0, 1.0])], 512), none);
         assert_eq!(physical_block(&[(512, vec![]), (1024, vec![0.0, f64::NAN, -1.0])], 512), none);
-        // Once each: how much two runs of the same length would differ is unknown.
+        // One run each: the difference between two runs of the same length is unknown.
         let (bytes, is_step, gain) = physical_block(&[(512, vec![50.0]), (4096, vec![100.0])], 512);
         assert!(!is_step && bytes == 512 && (gain - 2.0).abs() < 1e-9, "{bytes} {gain}");
     }

@@ -1,15 +1,16 @@
-//! Fits how reads and writes share the disk: the exponent p in (r/R)^p + (w/W)^p = 1.
+//! Fits the mix exponent of reads and writes: p in (r/R)^p + (w/W)^p = 1.
 //!
-//! **Why.** Half of the reads with half of the writes are exactly what one disk carries; a second is overloaded by
-//! them, a third half idle. A scheduler that treats every disk like the first wastes some and overloads others.
+//! **Why.** Half of the reads with half of the writes is exactly the limit of one disk; the same mix overloads a
+//! second, and leaves a third half idle. A scheduler that treats every disk like the first wastes some and overloads
+//! others.
 //!
 //! **How.** The points are measured mixes at the limit, each direction as a fraction of its rate alone.
-//! [`plimsoll_sim::fit`], which holds the formula, finds the p with the least squared logarithmic distance along the
-//! ray from idle. An infinite p (reads and writes do not disturb each other) is chosen if no finite one is better by
-//! more than half a per cent.
+//! [`plimsoll_sim::fit`], which has the formula, finds the p with the least squared logarithmic distance along the ray
+//! from idle. An infinite p (reads and writes do not disturb each other) is chosen if no finite one is better by more
+//! than half a per cent.
 //!
-//! **Limits.** The rates alone are assumed to be exact: measure them best. Points on the axes do not affect p, only the
-//! error.
+//! **Limits.** The rates alone are assumed to be exact: measure them most precisely. Points on the axes do not affect
+//! p, only the error.
 //!
 //! **Example.** 3/4 of the reads with 1/4 of the writes, and a half of each: p = 1. 0.707 of each: p = 2. All of each:
 //! infinite.
@@ -58,8 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns points on the frontier of `p` at even directions, the axes included, each moved along its ray by
-    /// noise.
+    /// Returns points on the frontier of `p` at even directions, including the axes, each moved along its ray by noise.
     fn frontier(p: f64, count: u32, sigma: f64, rng: &mut Rng) -> Vec<(f64, f64)> {
         let mut point = |i: u32| {
             let angle = std::f64::consts::FRAC_PI_2 * f64::from(i) / f64::from(count - 1);
@@ -81,7 +81,7 @@ mod tests {
             (&[(0.25, 0.25), (0.0, 1.0)], 0.5),
             (&[(1.0, 1.0)], f64::INFINITY),
             (&[(1.0, 0.5), (1.0, 1.0), (0.3, 1.0), (1.0, 0.0)], f64::INFINITY),
-            // The sum exceeds what each does alone: noise.
+            // Noise: the sum exceeds each rate alone.
             (&[(1.05, 1.02), (0.97, 1.1)], f64::INFINITY),
         ];
         for (points, p) in cases {

@@ -1,8 +1,8 @@
-//! The study of measurements: pure functions from samples, curves and grids to findings.
+//! Analyses measurements: pure functions from samples, curves and grids to findings.
 //!
 //! # Why
-//! Measuring wears disks and takes minutes; analysing the samples does not. Kept separate, the analysis can be
-//! repeated, also on another machine, and tested with simulated disks whose answer is known.
+//! Measuring wears disks and takes minutes; analysing the samples does not. Because it is separate, the analysis can be
+//! repeated, also on another machine, and tested with simulated disks whose true figures are known.
 //!
 //! # How it works
 //! * [`plimsoll_figures::series`]: consecutive rates: mean and its uncertainty, end of the transient, trends;
@@ -12,10 +12,10 @@
 //! * [`frontier`]: reads and writes together: the mix exponent;
 //! * [`apart`]: whether operations and bytes have limits of their own;
 //! * [`phases`]: the findings of each phase of a measurement, and [`assemble`] all of them: the report;
-//! * [`outliers`]: runs that do not fit the others.
+//! * [`outliers`]: runs that differ too much from the others.
 //!
 //! # Limits
-//! No function here measures, reads files or knows the time.
+//! No function here measures, reads files or reads a clock.
 //!
 //! # Example
 //! Five rounds of 100, 102, 104, 106 and 108 operations/s are steady: their range is 7.7 % of the mean (20 allowed),

@@ -1,11 +1,11 @@
-//! Finds the runs that do not fit the others.
+//! Finds the runs that differ too much from the others.
 //!
 //! **Why.** One run during a backup moves the mean and inflates the standard deviation, and so hides itself. The median
-//! and the median absolute deviation stay in place as long as more than half of the runs are good.
+//! and the median absolute deviation change little as long as more than half of the runs are good.
 //!
 //! **How.** Modified z-score: 0.6745 |x - median| / MAD, an outlier above 3.5 (Iglewicz, Hoaglin: How to Detect and
 //! Handle Outliers, 1993). A value within 3 % of the median is never an outlier: among runs that agree to a per mille,
-//! one off by a per cent would be.
+//! a value that differs by a per cent would be one.
 //!
 //! **Limits.** Values are assumed to be rates, so that a per cent is meaningful. Fewer than three values have no
 //! outliers, nor have two groups of equal size.
@@ -19,9 +19,9 @@ use plimsoll_figures::series::median;
 const NORMAL_QUARTILE: f64 = 0.6745;
 /// Largest score that is no outlier; the value that Iglewicz and Hoaglin recommend.
 const SCORE_MAX: f64 = 3.5;
-/// Deviation from the median, as a part of it, within which no value is an outlier.
+/// Deviation from the median, as a part of the median, within which no value is an outlier.
 const DEVIATION_MIN: f64 = 0.03;
-/// Fewest values that can have an outlier: of two values, either may be wrong.
+/// Fewest values that can have an outlier. Of two values, either may be wrong.
 const VALUES_MIN: usize = 3;
 
 /// Returns for each of `values`, in order, whether it is an outlier. A value that is not finite always is. With fewer

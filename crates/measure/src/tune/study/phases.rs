@@ -1,10 +1,10 @@
 //! Computes the findings of each phase from its samples.
 //!
-//! **Why.** During the measurement, the protocol must know the best depth and whether a figure is known; afterwards the
+//! **Why.** During the measurement, the protocol needs the best depth and whether a figure is known; afterwards the
 //! report needs the same. Both use these functions, so a later analysis of the record agrees with the measurement.
 //!
-//! **How.** Each function takes a whole record and selects its samples: those of the attempt that others disturbed
-//! least.
+//! **How.** Each function takes a whole record and selects its samples: those of the attempt that other programs
+//! disturbed least.
 //!
 //! **Limits.** A record that ended early has fewer samples, and the findings are `None`.
 //!
@@ -31,15 +31,14 @@ pub(in crate::tune) const FOREIGN_MAX_PCT: f64 = 2.0;
 pub(in crate::tune) const SEQUENTIAL_FIRST_POWER: u32 = 12;
 /// Shift of positions in bytes to measure the cost of misaligned writes.
 pub(in crate::tune) const SHIFT_BYTES: u32 = 512;
-/// Deviation in per cent of the rate before the figure settled, from which it is reported.
+/// Least deviation in per cent of the rate before the figure settled at which it is reported as a burst.
 const BURST_MIN_PCT: f64 = 5.0;
-/// Part of its rate that a load must reach to count as carried: the value of diskplorer.
+/// Part of its rate that a load must reach to count as carried, as in diskplorer.
 const CARRIED_PART: f64 = 0.97;
-/// Requests that the count of a sample may be off, at 95 %: two standard deviations of at most half a request, as a
-/// sample begins and ends anywhere in a request.
+/// Requests by which the count of a sample may be wrong, at 95 %: two standard deviations of at most half a request,
+/// because a sample begins and ends anywhere in a request.
 const ROUNDED_REQUESTS: f64 = 1.0;
-/// Part of its rate that a figure may lose by the smallest depth that suffices, by the rule of
-/// `series::smallest_sufficient_depth`.
+/// Part of the best rate that the chosen depth may lose, by the rule of `series::smallest_sufficient_depth`.
 const DEPTH_LOSS: f64 = 0.005;
 /// Fewest samples from which scatter can be judged.
 pub(in crate::tune) const KNOWN_SAMPLES: usize = 5;
@@ -85,7 +84,7 @@ pub(in crate::tune) fn search(record: &Record, phase: Phase, attempt: u32) -> Ve
 }
 
 /// Returns the depth for one of the four figures: the smallest that got nearly the highest rate in one attempt, or a
-/// usual one without a search.
+/// default without a search.
 pub(in crate::tune) fn depth(record: &Record, phase: Phase, attempt: u32) -> u32 {
     let points = search(record, phase, attempt);
     let usual = match unit(phase) {
@@ -166,9 +165,9 @@ pub(in crate::tune) fn figure(record: &Record, phase: Phase) -> Option<Figure> {
     })
 }
 
-/// Returns half the width of the interval of a figure, in per cent: from the scatter of its samples; from the whole
-/// requests that a sample counts, which need not scatter; from what the chosen depth may lose; and from what other
-/// programs took of the disk.
+/// Returns half the width of the interval of a figure, in per cent: from the scatter of its samples; from counting
+/// whole requests, which need not scatter; from the possible loss at the chosen depth; and from other programs' part of
+/// the disk.
 fn half_width_pct(interval: &series::Interval, counted: &[&Sample], foreign_pct: f64) -> f64 {
     let requests: u64 = counted.iter().map(|sample| sample.moved().requests).sum();
     let rounded = ROUNDED_REQUESTS * (counted.len() as f64).sqrt() / (requests as f64).max(1.0);
@@ -204,7 +203,7 @@ pub(super) fn unloaded_latency(record: &Record, phase: Phase) -> Option<Unloaded
     })
 }
 
-/// Returns the size of random writes: what the user set, or the block in which the disk was found to write.
+/// Returns the size of random writes: the user's, or the physical block found.
 pub(in crate::tune) fn write_block(record: &Record) -> BlockSize {
     let given = record.header.write_block.clone();
     match physical_block(record) {
@@ -215,7 +214,7 @@ pub(in crate::tune) fn write_block(record: &Record) -> BlockSize {
     }
 }
 
-/// Returns the block in which the disk writes; `None` if that was not tried.
+/// Returns the disk's physical block; `None` if it was not searched for.
 pub(in crate::tune) fn physical_block(record: &Record) -> Option<PhysicalBlock> {
     let samples = record.samples(Phase::Blocks, Step::Search);
     let (mut points, mut aligned, mut shifted) = (Vec::new(), Vec::new(), Vec::new());
@@ -286,7 +285,7 @@ pub(super) fn size_curve(record: &Record, is_write: bool, model: Option<&CostMod
     (!points.is_empty()).then(|| SizeCurve { points, model_residuals_pct: residuals.unwrap_or_default(), fit })
 }
 
-/// Returns the cost function that the scheduler will use for these figures.
+/// Returns the scheduler's cost function for these figures.
 pub(super) fn cost_model(figures: &FourFigures, read_block: u32, write_block: u32) -> CostModel {
     CostModel::from_figures(figures, CostForm::Knee, read_block, write_block)
 }
@@ -332,7 +331,7 @@ pub(in crate::tune) fn is_carried(sample: &Sample) -> bool {
     })
 }
 
-/// Returns the mixes that the disk carries: for each, the mean of the rates reached under the largest load that it
+/// Returns the mixes at the limit of the disk: for each, the mean of the rates reached under the largest load that it
 /// carried and under the smallest that it did not.
 pub(super) fn frontier_curve(record: &Record) -> Option<Frontier> {
     let attempt = record.best_attempt(Phase::Frontier);
@@ -351,7 +350,7 @@ pub(super) fn frontier_curve(record: &Record) -> Option<Frontier> {
             _ => mixes.push((angle, vec![sample])),
         }
     }
-    // Use the rates reached, not asked for: a load that counts as carried may have missed its rates slightly.
+    // Use the rates reached, not those requested: a load that counts as carried may have missed its rates slightly.
     let reached = |sample: &Sample| FrontierPoint {
         reads: sample.iops(&sample.reads.unwrap_or_default()) / read_max,
         writes: sample.iops(&sample.writes.unwrap_or_default()) / write_max,

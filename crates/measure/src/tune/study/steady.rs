@@ -1,15 +1,15 @@
 //! Decides whether a long run has reached its steady state.
 //!
-//! **Why.** A new or erased SSD writes fast for minutes or hours, then at the speed that it keeps for the rest of its
-//! life. The second figure matters, and there is an agreed rule for when it has been reached.
+//! **Why.** A new or erased SSD writes fast for minutes or hours, then at the rate that it keeps for the rest of its
+//! life. The second figure matters, and a standard defines when it has been reached.
 //!
 //! **How.** The rule is that of the SNIA Solid State Storage Performance Test Specification: rounds of equal length (60
-//! s there), the last five of which are the measurement window. The window is steady if the largest and the smallest
-//! rate differ by at most 20 % of the mean, and the best straight line through the five changes by at most 10 % of the
-//! mean from the first round to the last, four rounds later.
+//! s in the specification), of which the last five are the measurement window. The window is steady if the largest and
+//! the smallest rate differ by at most 20 % of the mean, and the best straight line through the five changes by at most
+//! 10 % of the mean from the first round to the last, four rounds later.
 //!
-//! **Limits.** Slow waves longer than five rounds pass as steady. The specification gives up after 25 rounds; that is
-//! the caller's choice.
+//! **Limits.** Waves longer than five rounds pass as steady. The specification gives up after 25 rounds; here the
+//! caller decides.
 //!
 //! **Example.** 100, 102, 104, 106, 108: mean 104, range 8 / 104 = 7.7 %, slope 2 a round, 4 * 2 / 104 = 7.7 %: steady.
 

@@ -1,11 +1,11 @@
-//! What the network cards of this machine do for the kernel: packets cut and joined in hardware.
+//! Finds the offloading features of this machine's network cards: packets cut and joined in hardware.
 //!
-//! **Why.** With offloading, what a program sends as a small packet may travel in a large one. Published packet rates are
-//! of cards with it switched off, and say so.
+//! **Why.** With offloading, a small packet of a program may travel in a large one. Published packet rates are of cards
+//! with offloading switched off, and say so.
 //!
 //! **How.** `ethtool -k CARD` for each card that is up and has a device, or for `lo` if the peer is this machine.
 //!
-//! **Limits.** Which card leads to the peer is not known. Without ethtool nothing is known.
+//! **Limits.** Which card leads to the peer is unknown. Without ethtool nothing is known.
 //!
 //! **Example.** `generic-segmentation-offload: on` is `gso`.
 

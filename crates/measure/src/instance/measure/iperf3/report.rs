@@ -3,10 +3,9 @@
 //! **Why.** The JSON has two sides, and the sender's comes first. The sent rate proves little: a sender of small
 //! datagrams can be fast while most of them are dropped.
 //!
-//! **How.** Figures come from `end`, which leaves out omitted seconds. TCP: `sum_received`. UDP: the datagrams that
-//! arrived are those that the receiver expected less those it missed (`sum`, or `sum_received` if there is no `sum`).
-//! Some versions count received bytes too; the smaller number counts, because version 3.12 adds omitted seconds to the
-//! bytes.
+//! **How.** Figures come from `end`, which leaves out omitted seconds. TCP: `sum_received`. UDP: received datagrams are
+//! those that the receiver expected less those it missed (`sum`, or `sum_received` if there is no `sum`). Some versions
+//! count received bytes too; then the smaller number counts, because version 3.12 adds omitted seconds to the bytes.
 //!
 //! **Limits.** Runs in one direction. Intervals are not read: a sending client's intervals are those of its sending.
 //!
@@ -45,7 +44,7 @@ pub struct Tcp {
     pub received_bits_per_s: f64,
     /// Mean round trip of all streams under load, if the sender's system knows it.
     pub round_trip_ns: Option<f64>,
-    /// Work of iperf3 itself on the busier side, in per cent of one processor.
+    /// CPU time of iperf3 itself on the busier side, in per cent of one processor.
     pub busy_pct: f64,
 }
 
@@ -56,7 +55,7 @@ pub struct Udp {
     pub received_per_s: f64,
     /// Lost datagrams, in per cent of those sent: 0 to 100.
     pub loss_pct: f64,
-    /// Work of iperf3 itself on the busier side, in per cent of one processor.
+    /// CPU time of iperf3 itself on the busier side, in per cent of one processor.
     pub busy_pct: f64,
 }
 
@@ -135,7 +134,7 @@ impl Udp {
         let sent = report.positive("/end/sum_sent/packets").zip(report.positive("/end/sum_sent/seconds"));
         let (sent, sent_s) = sent.unwrap_or((expected, seconds));
 
-        // Bytes counted by the receiver, in versions that do; `sum.bytes` are the sender's.
+        // Bytes counted by the receiver, in versions that count them; `sum.bytes` are the sender's.
         let bytes = report.number("/end/sum_received/bytes").filter(|bytes| *bytes >= 0.0);
         let counted = bytes.zip(report.positive("/start/test_start/blksize")).map(|(bytes, size)| bytes / size);
         let came = (expected - lost.max(0.0)).max(0.0);
@@ -201,7 +200,7 @@ mod tests {
         // The received bytes include the omitted second.
         let omitted = r#"{"start": {"test_start": {"blksize": 16}}, "end": {
             "sum": {"seconds": 2, "packets": 170620, "lost_packets": 97746}, "sum_received": {"bytes": 1718832}}}"#;
-        // Fewer bytes arrived than the missed datagrams explain: some arrived after the end.
+        // Fewer bytes arrived than the missed datagrams explain: some datagrams arrived after the end.
         let late = r#"{"start": {"test_start": {"blksize": 16}}, "end": {
             "sum": {"seconds": 2, "packets": 1000, "lost_packets": 0}, "sum_received": {"bytes": 8000}}}"#;
         let cases: [(&str, [f64; 3]); 5] = [

@@ -52,7 +52,7 @@ fn text<'a>(list: &'a BTreeMap<String, String>, key: &str) -> &'a str {
     list.get(key).map_or("", String::as_str)
 }
 
-/// A script that answers as a client does.
+/// A script that answers like a client of iperf3.
 const ANSWERS: &str = r#"
     case "$*" in
     *" -u -b 0 -l 16"*) echo '{"start": {"version": "iperf 3.12"}, "end": {
@@ -196,7 +196,7 @@ fn the_real_one() {
     }
     server.kill().and_then(|()| server.wait()).unwrap();
     println!("{card:#?}");
-    // A machine that is too busy, or has no loopback interface, has a reason instead.
+    // A machine that is too busy, or has no loopback interface, has a reason in place of the figures.
     let reason = text(&card.missing, "network");
     assert!(!reason.is_empty() || card.value("network.loopback_received_bits_per_s").is_some_and(|rate| rate > 0.0));
 }

@@ -1,9 +1,9 @@
-//! One load on a simulated disk, event by event.
+//! Runs one load on a simulated disk, event by event.
 //!
 //! **Why.** This is the inner loop of a simulated measurement, with hundreds of millions of requests.
 //!
 //! **How.** The next event is the earliest of three: the device completes a request, a fiber (or its CPU) wakes,
-//! another program reads. A fiber that may continue first takes the CPU of its shard, if requests cost CPU time, and
+//! another program reads. A fiber that may continue first uses the CPU of its shard, if requests cost CPU time, and
 //! then sends its next request. Completions within the span count.
 //!
 //! **Limits.** Requests under way at the end of the span do not count, as in the load generator.
@@ -25,7 +25,7 @@ pub(super) struct Play<'a> {
     rig: &'a mut SimRig,
     /// Beginning of the span that counts.
     from_ns: u64,
-    /// End of the span that counts; earlier if the load ends before.
+    /// End of the span that counts; earlier if the load ends early.
     pub(super) until_ns: u64,
     pub(super) jobs: Vec<Job>,
     fibers: Vec<Fiber>,
@@ -47,7 +47,7 @@ pub(super) struct Job {
     order: Order,
     pub(super) block_bytes: u32,
     offset_bytes: u64,
-    /// Number of blocks to choose from, at least 1.
+    /// Number of blocks from which positions are drawn, at least 1.
     positions: u64,
     next_position: u64,
     /// Mean time between two requests of one fiber; `None` without a rate.
@@ -61,7 +61,7 @@ pub(super) struct Job {
 #[derive(Clone, Copy)]
 struct Fiber {
     job: u32,
-    /// When the request was due, or could be sent; latency counts from here.
+    /// Time at which the request was due, or could be sent; latency counts from here.
     due_ns: u64,
 }
 
@@ -239,7 +239,8 @@ impl<'a> Play<'a> {
         self.go_on(completion.key as u32, due_ns);
     }
 
-    /// Continues a fiber that is due at `due_ns`: if that has come, takes its CPU and sends; else sets a timer.
+    /// Continues a fiber that is due at `due_ns`. If that time has come, queues its request on the CPU; else sets a
+    /// timer.
     fn go_on(&mut self, at: u32, due_ns: u64) {
         if due_ns > self.rig.now_ns {
             self.wakes.push(Reverse((due_ns, at, false)));
@@ -261,7 +262,7 @@ impl<'a> Play<'a> {
         if has_cpu { self.send(at) } else { self.go_on(at, at_ns) }
     }
 
-    /// Queues the request of fiber `at` on its shard's CPU. Returns when the CPU is done with it.
+    /// Queues the request of fiber `at` on its shard's CPU. Returns the time at which the CPU has finished it.
     fn take_cpu(&mut self, at: u32) -> u64 {
         let job = self.fibers.get(at as usize).and_then(|fiber| self.jobs.get(fiber.job as usize));
         let cpu = job.and_then(|job| self.cpus.get_mut(job.shard));
@@ -273,7 +274,7 @@ impl<'a> Play<'a> {
         cpu.free_ns
     }
 
-    /// Sends the next request of a fiber. If no more may be sent, ends the fiber.
+    /// Sends the next request of a fiber. If the job's limit or the write bound is reached, ends the fiber.
     fn send(&mut self, at: u32) {
         let job = self.fibers.get(at as usize).and_then(|fiber| self.jobs.get_mut(fiber.job as usize));
         let Some(job) = job else { return };
@@ -298,7 +299,7 @@ impl<'a> Play<'a> {
         self.rig.device.submit(self.rig.now_ns, request);
     }
 
-    /// Submits a read of another program, unless the device already has the most that they keep under way.
+    /// Submits a read of another program, unless the most such reads are already under way.
     fn read_as_others(&mut self) {
         let rig = &mut *self.rig;
         if self.foreign_under_way < FOREIGN_DEPTH_MAX {
