@@ -1,8 +1,8 @@
-//! Whole files as text, up to a bound.
+//! Reads whole files as text, up to a bound.
 //!
-//! **Why.** A wrong path (`/dev/zero`, a disk) must end in an error, not in all of the memory.
+//! **Why.** A wrong path (`/dev/zero`, a disk) must end in an error, not use up the memory.
 //!
-//! **Limits.** Regular files, pipes and devices alike; a pipe without a writer waits for one.
+//! **Limits.** Reads regular files, pipes and devices alike; a pipe without a writer waits for one.
 //!
 //! **Example.**
 //!
@@ -23,8 +23,8 @@ pub const RESULT_MAX_BYTES: u64 = 256 << 20;
 /// Reads a file of at most `most_bytes` as text.
 ///
 /// # Errors
-/// Errors of the system; [`io::ErrorKind::FileTooLarge`] if there is more, [`io::ErrorKind::InvalidData`] if it is not
-/// UTF-8.
+/// Errors of the system; [`io::ErrorKind::FileTooLarge`] if the file is longer, [`io::ErrorKind::InvalidData`] if it is
+/// not UTF-8.
 pub fn read_text(path: &Path, most_bytes: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(most_bytes.saturating_add(1)).read_to_end(&mut bytes)?;

@@ -1,10 +1,10 @@
-//! Tables in text: measured surfaces of latency, and recorded arrivals.
+//! Reads tables in text: measured surfaces of latency, and recorded arrivals.
 //!
-//! **Why.** Measurements come as CSV. A misread cell makes a wrong model, so each cell is checked, and an error names
+//! **Why.** Measurements come as CSV. A misread cell makes a wrong model, so each cell is checked, and an error states
 //! the line.
 //!
-//! **How.** The first line that is no comment names the columns, in any order; unknown columns are refused. Numbers are
-//! plain; fields may be quoted. Empty lines and lines that begin with `#` are skipped.
+//! **How.** The first line that is not a comment names the columns, in any order; unknown columns are refused. Numbers
+//! are plain; fields may be quoted. Empty lines and lines that begin with `#` are skipped.
 //!
 //! **Limits.** At most 1 MiB of surface, and 64 MiB of arrivals.
 //!
@@ -135,10 +135,10 @@ pub(super) fn read_op(name: &str) -> Option<Op> {
     }
 }
 
-/// A field between commas, and its place.
+/// A field between commas, with its position.
 #[derive(Clone, Debug)]
 pub struct CsvCell<'a> {
-    /// The text of the cell, without the blanks and quotes around it.
+    /// The text of the cell, without surrounding blanks and quotes.
     pub text: Cow<'a, str>,
     pub span: Span,
     source: &'a Source,
@@ -248,7 +248,7 @@ fn rows<'a>(
     }))
 }
 
-/// Returns where each of `columns` stands in the header.
+/// Returns the index in the header of each of `columns`.
 fn header(source: &Source, names: &[CsvCell<'_>], columns: &'static [&'static str]) -> Result<Vec<usize>, ConfigError> {
     let wanted = format!("the first line names the columns: {}", columns.join(","));
 

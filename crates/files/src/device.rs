@@ -1,7 +1,7 @@
 //! The section `device:` of a disk file, or of a scenario's disk: the behaviour of a simulated disk.
 //!
-//! **Why.** A [`DeviceSpec`] is plain numbers; a file uses the same names, so that a parameter in the simulator's
-//! messages is found in the file.
+//! **Why.** A [`DeviceSpec`] is plain numbers. A file uses the same names, so that a parameter in the simulator's
+//! messages can be found in the file.
 //!
 //! **How.** One table (`sections`) lists every parameter with its place in the structure. Reading and writing use it,
 //! so that neither can omit one. Names carry their units, values are plain numbers; lists of pairs are written as
@@ -30,7 +30,7 @@ trait Parameter {
     fn text(&self) -> String;
 }
 
-/// A value that a file can hold.
+/// A type of value in a file.
 trait Value: Sized {
     fn read(field: &Field<'_>) -> Result<Self, ConfigError>;
     fn text(&self) -> String;
@@ -123,7 +123,7 @@ impl<T: Value> Value for Vec<T> {
     }
 }
 
-/// Reads points of (length in bytes, operations per second).
+/// Reads pairs of length in bytes and operations per second.
 pub(super) fn read_points(field: &Field<'_>) -> Result<SizeTable, ConfigError> {
     Value::read(field)
 }
@@ -271,14 +271,14 @@ fn flow_map(parameters: &Parameters<'_>) -> String {
     format!("{{{}}}", entries.join(", "))
 }
 
-/// Reads a member fault; `also` are keys of the same map that the caller reads.
+/// Reads a member fault; the caller reads the keys `also` of the same map.
 pub(super) fn read_member_fault(field: &Field<'_>, also: &[&'static str]) -> Result<MemberFault, ConfigError> {
     let mut fault = MemberFault { member: 0, speed_factor: 1.0, error_rate: 0.0 };
     set_all(field, "a member fault", fault_parameters(&mut fault), also)?;
     Ok(fault)
 }
 
-/// Sets the parameters that a map names, and returns the map; `also` are further keys that it may have.
+/// Sets the parameters that a map names, and returns the map, which may also have the keys `also`.
 fn set_all<'a>(
     field: &Field<'a>,
     what: &'static str,
@@ -295,7 +295,7 @@ fn set_all<'a>(
     Ok(fields)
 }
 
-/// Reads a device; parameters that the map does not name stay as in `base`.
+/// Reads a device. Parameters that are not in the map stay as in `base`.
 pub(super) fn read(field: &Field<'_>, base: &DeviceSpec) -> Result<DeviceSpec, ConfigError> {
     let mut spec = base.clone();
     let mut sections = sections(&mut spec);

@@ -1,12 +1,12 @@
 //! disk.yaml: a disk model, for the scheduler and for the simulator.
 //!
-//! **Why.** Four figures give what a disk carries of one kind of request. A model also gives how reads and writes
-//! disturb each other, how long a request takes on the idle disk, and, for the simulator, how the disk behaves under
-//! load.
+//! **Why.** Four figures are the limits of a disk for one kind of request each. A model also states how reads and
+//! writes disturb each other, how long a request takes on the idle disk, and, for the simulator, how the disk behaves
+//! under load.
 //!
-//! **How.** The section `disk:` holds what a scheduler needs, the optional section `device:` a simulated disk. [`find`]
-//! takes a file or the name of a preset; no file is ever found implicitly. [`write()`] prints a file that [`parse`]
-//! reads, with plain integers and no suffixes.
+//! **How.** The section `disk:` has the values that a scheduler needs, the optional section `device:` a simulated disk.
+//! [`find`] accepts a file or the name of a preset; no file is ever found implicitly. [`write()`] prints a file that
+//! [`parse`] reads, with plain integers and no suffixes.
 //!
 //! **Limits.** One disk in a file. Without tables the cost of a request follows from the four figures.
 //!
@@ -50,7 +50,7 @@ const BLOCK_BYTES: u32 = 4096;
 pub struct DiskModel {
     pub name: Option<String>,
     pub figures: FourFigures,
-    /// How the figures make the cost of a request. Not used with tables.
+    /// The form of the cost of a request by the figures. Not used with tables.
     pub form: CostForm,
     /// The length at which read and write operations were counted, in bytes.
     pub block_bytes: [u32; 2],
@@ -64,11 +64,12 @@ pub struct DiskModel {
     pub unloaded_latency_ns: u64,
     /// Highest factor by which the closed loop may exceed this model, 1 to 100; 1 for data-sheet figures, a ceiling.
     pub capacity_scale_max: f64,
-    /// For scheduling by depth alone: most requests in flight. `None`: not known.
+    /// Most requests in flight, for scheduling by depth alone. `None`: unknown.
     pub max_io_requests: Option<u32>,
-    /// The same: I/O queues over which they are divided. `None`: one for each shard.
+    /// I/O queues over which these are divided, for scheduling by depth alone. `None`: one for each shard.
     pub num_io_queues: Option<u16>,
-    /// The same: time constant with which a class's past use of the disk fades, in nanoseconds, above 0.
+    /// Time constant with which a class's past use of the disk fades, for scheduling by depth alone, in nanoseconds;
+    /// above 0.
     pub decay_tau_ns: u64,
     /// The device that the simulator runs, if the file has one.
     pub device: Option<DeviceSpec>,
@@ -138,8 +139,8 @@ impl DiskModel {
         }
     }
 
-    /// Returns the model of a fit: the scheduler gets what the frontier shows, not what the simulated device has
-    /// beyond.
+    /// Returns the model of a fit. The scheduler gets the measured frontier, not additional properties of the simulated
+    /// device.
     pub fn of_fit(fit: &Fit) -> DiskModel {
         let (spec, frontier) = (&fit.spec, &fit.frontier);
 
@@ -210,11 +211,12 @@ pub fn parse_from_file(path: &Path) -> Result<DiskModel, ConfigError> {
     parse_source(&yaml::read_file(path)?)
 }
 
-/// Returns the preset that `name` stands for (`i4i.2xlarge`, `4x983-dct`, `gp3:500GiB`: see [`resolve`]), or else reads
-/// the file; relative paths start at `base`.
+/// Returns the preset called `name` (`i4i.2xlarge`, `4x983-dct`, `gp3:500GiB`: see [`resolve`]), or else reads the
+/// file; relative paths start at `base`.
 ///
 /// # Errors
-/// The errors of [`parse_from_file`]. If there is neither, the nearest preset, or why the preset is refused.
+/// The errors of [`parse_from_file`]. If there is neither a preset nor a file: the nearest preset, or why the preset is
+/// refused.
 pub fn find(name: &str, base: &Path) -> Result<DiskModel, ConfigError> {
     let error = match resolve(name) {
         Ok(resolved) => return Ok(DiskModel::of_preset(&resolved.preset)),
@@ -237,6 +239,7 @@ fn parse_source(source: &Source) -> Result<DiskModel, ConfigError> {
     let device = top.optional("device", |field| device::read(field, &DeviceSpec::default()))?;
     let fields = Fields::read(&top.required("disk", TOP_HELP)?, &DISK)?;
     let block = |key: &str| fields.or(key, BLOCK_BYTES, |field| field.count(512..=1 << 30));
+
     Ok(DiskModel {
         name: fields.optional("name", Field::string)?,
         figures: read_figures(&fields)?,

@@ -1,11 +1,11 @@
-//! The four figures of a disk, under the keys of io-properties.
+//! The four figures of a disk, with the keys of io-properties.
 //!
-//! **Why.** A file, a preset and a cost form describe a disk by the same four figures, of which some may be unknown or
+//! **Why.** A file, a preset and a cost form describe a disk by the same four figures. Some may be unknown or
 //! unlimited.
 //!
-//! **How.** One structure holds all of them; [`Four::map`] and [`Four::with`] compute each figure the same way.
+//! **How.** One structure has all of them; [`Four::map`] and [`Four::with`] compute each figure in the same way.
 //!
-//! **Limits.** The scheduler's own figures are [`FourFigures`]; the tables of presets know no unlimited rate.
+//! **Limits.** The scheduler's own figures are [`FourFigures`]; the tables of presets have no unlimited rate.
 //!
 //! **Example.** `Four::of(&figures).map(Rate::get)` are the limits, `None` for an unlimited rate.
 

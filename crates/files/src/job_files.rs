@@ -1,10 +1,11 @@
-//! The files of a job by fio's rules: shared by name, several for a job, regions in bytes or in per cent.
+//! Files of a job by fio's rules: shared by name, several for a job, regions in bytes or in per cent.
 //!
-//! **Why.** Jobs of a fio file that name the same file share it, and what `size`, `offset` and `filesize` mean depends
-//! on how long the file is. That is known only when the run begins.
+//! **Why.** Jobs of a fio file that name the same file share it, and the meaning of `size`, `offset` and `filesize`
+//! depends on the length of the file. The length is known only when the run begins.
 //!
-//! **How.** A [`FileSet`] holds what the job says. Given the length of a file, [`FileSet::region`] places the job in it
-//! and [`FileSet::limit_bytes`] says when the job ends; [`FileSet::new_file_bytes`] is the length of a file to create.
+//! **How.** A [`FileSet`] has the job's settings. Given the length of a file, [`FileSet::region`] places the job in it
+//! and [`FileSet::limit_bytes`] returns the end of the job; [`FileSet::new_file_bytes`] is the length of a file to
+//! create.
 //!
 //! **Limits.** All files of a job have the same part of its size. fio gives the first files a block more if the size
 //! does not divide.
@@ -46,10 +47,10 @@ pub struct FileSet {
     /// Files and devices, shared with all jobs that name them. If empty, the clone has `count` files of its own.
     pub named: Vec<PathBuf>,
     pub directory: PathBuf,
-    /// Number of files of its own, at least 1.
+    /// Number of the clone's own files, at least 1.
     pub count: u32,
-    /// Names of its own files, in which `$jobname`, `$jobnum` and `$filenum` stand for the job, the clone and the file;
-    /// `None`: any. Clones whose names are the same share a file. See [`FileSet::of_clone`].
+    /// Format of the names of its own files, in which `$jobname`, `$jobnum` and `$filenum` are replaced by the job, the
+    /// clone and the file; `None`: any names. Clones with the same names share a file. See [`FileSet::of_clone`].
     pub name_format: Option<String>,
     /// Length of each file if it is created (`filesize`), in bytes.
     pub file_bytes: Option<u64>,
@@ -65,11 +66,11 @@ pub struct FileSet {
     pub unit_bytes: u64,
     /// Unit of offsets in per cent, at least 1.
     pub offset_unit_bytes: u64,
-    /// What the job does, if that differs from the length of its regions (`io_size`).
+    /// Amount of data to transfer, if it differs from the length of the regions (`io_size`).
     pub work: Option<Length>,
-    /// How often it does that, at least 1.
+    /// Times that the job repeats that work, at least 1.
     pub loops: u64,
-    /// Whether only its time ends the job.
+    /// Whether only the runtime ends the job.
     pub time_based: bool,
 }
 
@@ -113,7 +114,7 @@ impl FileSet {
         if self.named.is_empty() { u64::from(self.count.max(1)) } else { self.named.len() as u64 }
     }
 
-    /// Returns the length that a file needs if it is created; `None` if the job does not say.
+    /// Returns the length that a file needs if it is created; `None` if the job does not set it.
     pub fn new_file_bytes(&self) -> Option<u64> {
         match (self.file_bytes, self.size) {
             (Some(bytes), _) => Some(bytes),
@@ -138,8 +139,8 @@ impl FileSet {
         (offset, len_bytes)
     }
 
-    /// Returns the bytes after which the job ends, if its regions have `region_bytes` together; `None`: its time ends
-    /// it.
+    /// Returns the bytes after which the job ends, if its regions have `region_bytes` together; `None`: the runtime
+    /// ends it.
     pub fn limit_bytes(&self, region_bytes: u64) -> Option<u64> {
         if self.time_based {
             return None;
@@ -163,7 +164,7 @@ impl FileSet {
     }
 }
 
-/// Returns a file's name. As in fio other words that begin with `$` stay as they are, and nobody's address is empty.
+/// Returns a file's name. As in fio, other words that begin with `$` stay unchanged, and `$clientuid` is empty.
 fn expand(format: &str, job_name: &str, clone_number: u64, file_number: u32) -> String {
     let (clone_number, file_number) = (clone_number.to_string(), file_number.to_string());
     let words = [("$jobname", job_name), ("$jobnum", &clone_number), ("$filenum", &file_number), ("$clientuid", "")];

@@ -1,17 +1,18 @@
 //! Job files: the loads to run, their shards and classes. The format is io_tester's.
 //!
 //! **Why.** Users of io_tester have job files, and their results are comparable only if the same file means the same
-//! load. The reader refuses by name what this version cannot do, so that no job runs as something else than it says.
+//! load. The reader refuses unsupported features by name, so that no job runs as another load than its file states.
 //!
 //! **How.** A list of maps, one per job. `job_reader` checks everything that does not depend on the number of shards,
-//! and resolves classes against the groups file; [`JobFile::validate`] checks the rest. What io_tester leaves to chance
-//! or ignores becomes an error or a warning: no `parallelism` (the job would do nothing), `shares` beside `class`.
+//! and resolves classes against the groups file; [`JobFile::validate`] checks the rest. Cases that io_tester leaves to
+//! chance or ignores become an error or a warning: no `parallelism` (the job would do nothing), `shares` beside
+//! `class`.
 //!
-//! Beside io_tester's keys there are ours, in fio's words where fio has them. A file without our keys means the same as
+//! Beside io_tester's keys there are our own, in fio's words where fio has them. A file without them means the same as
 //! in io_tester.
 //!
-//! **Limits.** All sleep types mean the same here: shards always wake precisely. One misspelling of `parallelism` that
-//! a file of io_tester has is accepted with a warning, only in `cpu` jobs; every other unknown key is an error.
+//! **Limits.** All sleep types mean the same here: shards always wake precisely. One misspelling of `parallelism` from
+//! a file of io_tester is accepted with a warning, only in `cpu` jobs; every other unknown key is an error.
 //!
 //! **Example.** Ten requests in flight on each shard, each 256 KiB long, in a class of its own with 100 shares:
 //!
@@ -62,7 +63,7 @@ pub struct JobFile {
     /// The jobs in the order of the file, at least one, or none if there is no file. See [`Job::stage`] for their
     /// order.
     pub jobs: Vec<Job>,
-    /// Remarks of the reader that refuse nothing.
+    /// Remarks of the reader, which do not refuse the file.
     pub warnings: Vec<Diagnostic>,
     /// The text, for the errors of [`JobFile::validate`].
     pub(super) source: Source,
@@ -101,14 +102,14 @@ pub struct Job {
     /// The job's files by fio's rules, which then count instead of `data_size_bytes` and `offset_bytes`; `None`: a file
     /// of its own on each shard, or the file or device of the run.
     pub files: Option<FileSet>,
-    /// Where the job works; `None`: where the run does.
+    /// Storage of the job; `None`: that of the run.
     pub storage: Option<JobStorage>,
     /// The extent size that the file asks for, in bytes. It has no effect, and the reader warns: files are written in
     /// full before the run.
     pub extent_size_hint_bytes: Option<u64>,
-    /// Where each shard of a list stands in the text.
+    /// Position of each shard of a list in the text.
     pub(super) shards_spans: Vec<Span>,
-    /// Where the request size stands in the text.
+    /// Position of the request size in the text.
     pub(super) request_span: Span,
 }
 
@@ -117,11 +118,11 @@ pub struct Job {
 pub struct JobStorage {
     /// A directory, a file or a block device.
     pub path: PathBuf,
-    /// A preset or a disk file that describes its disk; `None`: as the flags of the run say.
+    /// A preset or a disk file that describes the disk below `path`; `None`: the flags of the run apply.
     pub disk: Option<String>,
 }
 
-/// The requests of a job and their times: the same for a file, the load generator and a search.
+/// The requests of a job and their times, the same for a file, the load generator and a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
     pub kind: JobKind,
@@ -142,34 +143,35 @@ pub struct Shape {
     pub limit_requests: Option<u32>,
     /// The job ends once this many bytes were requested on a shard; `None` is no limit.
     pub limit_bytes: Option<u64>,
-    /// The job ends so long after its begin and the warm-up, in nanoseconds; `None`: with the run.
+    /// Time after the begin of the job and the warm-up at which the job ends, in nanoseconds; `None`: the end of the
+    /// run.
     pub runtime_ns: Option<u64>,
     /// The rate below which the job ends with an error.
     pub rate_min: Option<RateMin>,
-    /// The length of a request: with direct I/O a multiple of 512, up to [`MAX_REQUEST_BYTES`].
+    /// The length of a request: with direct I/O a multiple of 512, at most [`MAX_REQUEST_BYTES`].
     pub request_bytes: u32,
-    /// Lengths of requests and how often each comes. If empty, all have `request_bytes`, which is otherwise the
+    /// Lengths of requests and their frequencies. If empty, all requests have `request_bytes`, which is otherwise the
     /// longest.
     pub sizes: Vec<SizeShare>,
-    /// Lengths of the writes of a job that mixes; if empty, those of the reads. Only beside `sizes`.
+    /// Lengths of the writes of a mixed job; if empty, those of the reads. Only beside `sizes`.
     pub write_sizes: Vec<SizeShare>,
     /// Unit of random positions in bytes; `None` is each request's own length.
     pub align_bytes: Option<u32>,
-    /// Bytes from the end of a sequential run of requests to the begin of the next; below 0 the job moves backwards if
-    /// it is more than a request's length.
+    /// Bytes from the end of a sequential run of requests to the begin of the next. If negative and longer than a
+    /// request, the job moves backwards.
     pub step_bytes: i64,
-    /// Requests that follow one another before the next position is drawn or the next step is taken, at least 1.
+    /// Requests that follow one another before the next position is drawn or the next step is made, at least 1.
     pub run_length: u32,
-    /// Requests in a hundred whose position is drawn, of reads and of writes, 0 to 100; the others follow the last
-    /// request of their direction. Only of jobs with random positions.
+    /// Requests in a hundred at random positions, of reads and of writes, 0 to 100; the others follow the last request
+    /// of their direction. Only of jobs with random positions.
     pub random_pct: [u8; 2],
     pub access: Access,
     pub content: Content,
     /// Whether blocks carry a stamp that is checked at each read, to find torn, stale and misdirected blocks.
     pub verify: bool,
-    /// Whether a job that verifies reads back what it wrote, after the run.
+    /// Whether a job that verifies reads back its writes after the run.
     pub read_back: bool,
-    /// Writes of a fiber before a flush, which the fiber waits for; 0: never.
+    /// Writes of a fiber before a flush, for which the fiber waits; 0: never.
     pub flush_every: u32,
     /// Whether that flush is an `fdatasync` instead of an `fsync`.
     pub flush_data_only: bool,
@@ -177,19 +179,19 @@ pub struct Shape {
     pub think_time_ns: u64,
     /// Length of an active phase, at most one day; 0: the job pauses after each request.
     pub think_after_ns: u64,
-    /// Requests between two pauses, in which all fibers of a shard rest together; 0: each fiber pauses by itself.
-    /// Excludes `think_after_ns`.
+    /// Requests between two pauses of all fibers of a shard together; 0: each fiber pauses by itself. Excludes
+    /// `think_after_ns`.
     pub think_blocks: u32,
     /// Segments of a vectored request, 1 to [`MAX_IOV_COUNT`]; `None` is the plain interface.
     pub iov_count: Option<u32>,
-    /// Time from the begin of the run (or of the stage) to that of the job.
+    /// Time from the begin of the run (or of the stage) to the begin of the job.
     pub start_delay_ns: u64,
     /// Time over which the begins of its fibers are evenly spread.
     pub ramp_up_ns: u64,
 }
 
 impl Shape {
-    /// Returns a shape in which each request follows the completion of the one before, and nothing else is set.
+    /// Returns a shape of a closed loop: each request follows the completion of the one before. Nothing else is set.
     pub fn closed_loop(kind: JobKind, request_bytes: u32, parallelism: u32) -> Shape {
         Shape {
             kind,
@@ -311,7 +313,7 @@ impl JobKind {
         }
     }
 
-    /// Returns whether requests have positions that are drawn.
+    /// Returns whether requests have random positions.
     pub fn is_random(self) -> bool {
         matches!(self, Self::RandRead | Self::RandWrite | Self::RandMixed { .. } | Self::Discard { is_random: true })
     }
@@ -332,7 +334,7 @@ pub struct RateMin {
     pub bytes_per_s: f64,
     /// Fewest requests a second; 0: any.
     pub requests_per_s: f64,
-    /// Time over which each rate is taken in nanoseconds, above 0.
+    /// Time over which each rate is averaged in nanoseconds, above 0.
     pub cycle_ns: u64,
 }
 
@@ -350,7 +352,7 @@ pub enum Access {
     /// All positions are equally frequent.
     #[default]
     Uniform,
-    /// All positions come once, in a drawn order, before any comes again: fio's map.
+    /// All positions come once, in random order, before any is repeated: fio's map.
     Once,
     /// The n-th most popular position comes 1 / n^theta times as often as the first; popular positions are spread over
     /// the file.
@@ -385,7 +387,7 @@ pub struct Content {
     pub compressible_pct: u8,
 }
 
-/// The figure that must settle for a run to end early.
+/// The figure that must become steady for a run to end early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SteadyCriterion {
     Iops,
@@ -410,7 +412,7 @@ impl SteadyCriterion {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShardSet {
     All,
-    /// These shards: at least one, none twice, in the order of the file.
+    /// These shards: at least one, each once, in the order of the file.
     List(Vec<u32>),
 }
 
@@ -426,7 +428,7 @@ impl ShardSet {
 /// The class whose share of the disk a job uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobClass {
-    /// A class of its own, called like the job (`default`: the class that always exists), with 1 to
+    /// A class of its own, with the name of the job (`default`: the class that always exists), with 1 to
     /// [`MAX_SHARES`](super::sched_groups::MAX_SHARES) shares.
     Own { shares: u32 },
     /// The class of this name, from the groups file or of another job.
@@ -444,7 +446,7 @@ pub enum PauseDistribution {
 }
 
 impl JobFile {
-    /// Checks what depends on the number of shards.
+    /// Checks the properties that depend on the number of shards.
     ///
     /// # Errors
     /// With the line: a shard id that is not below `shard_count`; a request that is larger than the data of a shard.
@@ -452,7 +454,7 @@ impl JobFile {
         for job in &self.jobs {
             self.validate_shards(job, shard_count)?;
             if job.files.is_some() {
-                // Their lengths are known when the run begins.
+                // The lengths of these files are known when the run begins.
                 continue;
             }
             let bytes = job.bytes_per_shard(shard_count);
@@ -467,8 +469,8 @@ impl JobFile {
         Ok(())
     }
 
-    /// Moves the files that fio's rules name to `storage`: a file or device that all jobs then share, or a directory, in
-    /// which files of the same name stay one file.
+    /// Moves the files that fio's rules name to `storage`: a file or device that all jobs then share, or a directory,
+    /// in which files of the same name stay one file.
     pub fn move_files(&mut self, storage: &Path, is_directory: bool) {
         let mut moved: Vec<PathBuf> = Vec::new();
         for files in self.jobs.iter_mut().filter_map(|job| job.files.as_mut()) {

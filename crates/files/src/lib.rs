@@ -1,16 +1,16 @@
-//! The configuration files of the commands: read, checked, or refused with a reason.
+//! Reads and checks the configuration files of the commands, or refuses them with a reason.
 //!
 //! **Why.** Plimsoll reads the files that users of Seastar already have. A misread file costs days, so the readers
-//! refuse everything they do not understand, with the line and the remedy, instead of ignoring it.
+//! refuse everything that they do not recognise, with the line and the remedy, instead of ignoring it.
 //!
-//! **How.** The crate `plimsoll-properties` turns text into a tree of nodes that know their place ([`yaml`]), reads
-//! typed values from the maps of that tree ([`fields`]), and reads [`io_properties`], which the library needs too. Each
+//! **How.** The crate `plimsoll-properties` parses text into a tree of nodes with positions ([`yaml`]), reads typed
+//! values from the maps of that tree ([`fields`]), and reads [`io_properties`], which the library needs too. Each
 //! format has a module here: [`jobs`] with its [`job_reader`], [`fio`], [`sched_groups`], [`run_rules`], [`disk`] and
-//! [`scenario`]; [`csv`] reads tables. Each reader has `parse(source_name, text, ...)`, which touches no file, and
-//! `parse_from_file(path, ...)`. [`error`] holds the errors and warnings.
+//! [`scenario`]; [`csv`] reads tables. Each reader has `parse(source_name, text, ...)`, which reads no file, and
+//! `parse_from_file(path, ...)`. [`error`] has the errors and warnings.
 //!
-//! **Limits.** Texts of at most 1 MiB, 16 levels and 50 000 nodes. YAML aliases work, merge keys (`<<`) do not. The
-//! first error ends the reading.
+//! **Limits.** Texts of at most 1 MiB, 16 levels and 50 000 nodes. YAML aliases work, merge keys (`<<`) do not. Reading
+//! ends at the first error.
 //!
 //! **Example.**
 //!
@@ -46,7 +46,7 @@ pub mod setup;
 
 pub use plimsoll_properties::{Code, ConfigError, Diagnostic, Severity, depths, error, fields, io_properties, yaml};
 
-/// Returns the name of a variant as JSON has it; empty if it is not a plain variant.
+/// Returns the name of a variant in JSON; empty if it is not a plain variant.
 pub fn variant_name(variant: impl serde::Serialize) -> String {
     serde_json::to_value(variant).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }

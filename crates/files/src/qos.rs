@@ -1,7 +1,7 @@
-//! Quality of service of a class in a file: limits, reservation, latency target, ageing, refusal.
+//! Reads the quality of service of a class: limits, reservation, latency target, ageing, refusal.
 //!
-//! **Why.** The same keys stand in a scheduling-groups file, in the classes of a scenario, and in an action that
-//! changes a class while it runs.
+//! **Why.** A scheduling-groups file, the classes of a scenario, and an action that changes a class while it runs have
+//! the same keys.
 //!
 //! **How.** Operations are plain numbers per second, bytes have binary suffixes, times have units. A latency target is
 //! a time and a percentile: `2ms p99`.
@@ -32,7 +32,7 @@ pub(crate) use with_qos_keys;
 /// The keys that [`read`] uses.
 pub(crate) const KEYS: &[&str] = with_qos_keys!();
 
-/// Reads the quality of service that the keys of a map ask for; missing keys leave the default.
+/// Reads the quality of service from the keys of a map; missing keys keep the default.
 pub(crate) fn read(fields: &Fields<'_>) -> Result<Qos, ConfigError> {
     let figure = |key, parse, unit| fields.optional(key, |field| field.figure(parse, 1..=MAX_FIGURE, unit));
     let iops = |key| figure(key, parse_count, "operations a second; remove the key for none");

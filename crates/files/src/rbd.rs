@@ -1,7 +1,7 @@
 //! Reads the output of `rbd bench` of Ceph, for comparison with our own runs.
 //!
 //! **Why.** Two runs of `rbd bench` on one device, with `iostat` beside them, are the classic proof that `%util` does
-//! not show how much a device can still do. People keep the terminal's text of such runs.
+//! not show how much more a device can do. People keep the terminal's text of such runs.
 //!
 //! **How.** Any text may surround the runs. A run begins with a line `bench  type write io_size 8192 ...` or, if the
 //! top is cut off, with the table's head. Lines of the table `SEC OPS OPS/SEC BYTES/SEC` follow. The run ends with a
@@ -9,7 +9,7 @@
 //! bytes) or have a unit, which is binary.
 //!
 //! **Limits.** A run without its last line counts as cut off: it has a table and no summary. A line that looks like a
-//! row but holds no numbers is an error with its line number.
+//! row but has no numbers is an error with its line number.
 //!
 //! **Example.**
 //!
@@ -27,12 +27,12 @@
 
 use serde::Serialize;
 
-/// Most lines of a table that are kept of one run: a day of seconds.
+/// Most lines kept of a run's table: a day of seconds.
 const SECONDS_MAX: usize = 86_400;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RbdRun {
-    /// `write`, `read` or `rw`; empty if the text does not say.
+    /// `write`, `read` or `rw`; empty if the text does not state it.
     pub io_type: String,
     pub io_size_bytes: Option<u64>,
     pub io_threads: Option<u64>,
@@ -76,13 +76,13 @@ pub enum RbdError {
     },
 }
 
-/// Reads all runs of a text, in order.
+/// Reads all runs of a text, in their order.
 ///
 /// # Errors
 /// [`RbdError::Empty`] without a run, [`RbdError::Line`] for a line that begins like one and cannot be read.
 pub fn parse(text: &str) -> Result<Vec<RbdRun>, RbdError> {
     let mut runs: Vec<RbdRun> = Vec::new();
-    // Whether the next lines are rows of the last run.
+    // Whether the next lines are rows of the last run's table.
     let mut in_table = false;
     let mut is_begun = false;
 
@@ -187,7 +187,7 @@ mod tests {
 
     const MIB: f64 = 1_048_576.0;
 
-    /// Written for this test in the shape of the tool's output: a prompt, one whole run, one cut off.
+    /// Written for this test in the form of the tool's output: a prompt, one whole run, one cut off.
     const TWO: &str = "\
 user@host:~$ rbd bench --io-type write image --io-size 8192 --io-total 8GB
 bench  type write io_size 8192 io_threads 16 bytes 8589934592 pattern full sequential

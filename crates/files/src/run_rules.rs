@@ -1,15 +1,15 @@
-//! The rules of `plimsoll run`: they assign a program's calls to classes.
+//! Reads the rules of `plimsoll run`, which assign a program's calls to classes.
 //!
-//! **Why.** A program that knows nothing of classes is told apart from outside: by the names of its threads, its files,
-//! and its operations on them.
+//! **Why.** The calls of a program without classes can be distinguished from outside: by the names of its threads, its
+//! files, and its operations on them.
 //!
 //! **How.** `classes:` is a list as in a scheduling-groups file ([`sched_groups`](super::sched_groups)). `rules:` is a
-//! list whose first match counts: `thread` and `path` are patterns in which `*` stands for anything, `operation` is one
-//! of [`OPERATIONS`] or a list of them; a missing condition matches everything. A path pattern with a slash is compared
-//! with the whole path, one without with the last part. [`find`] takes a file or a [built-in set](BUILT_IN) by name.
+//! list whose first match counts: `thread` and `path` are patterns in which `*` matches any text, `operation` is one of
+//! [`OPERATIONS`] or a list of them; a missing condition matches everything. A path pattern with a slash is compared
+//! with the whole path, one without with the last part. [`find`] accepts a file or a [built-in set](BUILT_IN) by name.
 //!
-//! **Limits.** At most [`MAX_RULES`] rules and [`MAX_CLASSES`] classes, `default` included, which is the class of calls
-//! that no rule matches. Linux cuts names of threads to 15 bytes.
+//! **Limits.** At most [`MAX_RULES`] rules and [`MAX_CLASSES`] classes, including `default`, the class of calls that no
+//! rule matches. Linux cuts names of threads to 15 bytes.
 //!
 //! **Example.**
 //!
@@ -36,7 +36,7 @@ use super::sched_groups::{SchedGroups, read_entries};
 use super::yaml;
 
 pub const MAX_RULES: usize = 63;
-/// Most classes and groups, `default` included.
+/// Most classes and groups, including `default`.
 pub const MAX_CLASSES: usize = 64;
 pub const OPERATIONS: [&str; 4] = ["read", "write", "sync", "allocate"];
 /// The built-in sets, with their text.

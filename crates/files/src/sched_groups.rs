@@ -1,14 +1,15 @@
-//! The scheduling-groups file: classes, groups, and their shares.
+//! Reads the scheduling-groups file: classes, groups, and their shares.
 //!
-//! **Why.** A job file names the class of each job; the classes' shares of the disk are a matter of their own, and stay
+//! **Why.** A job file names the class of each job; the classes' shares of the disk are configured separately, and stay
 //! the same over many job files. The keys are those of io_tester's `--sched-groups`.
 //!
 //! **How.** A list of maps with `name`, `shares` and, for a member of a group, `parent`. An entry that another entry
-//! calls its parent is a group; every other entry is a class that jobs can join. `default` is the class that always
+//! names as its parent is a group; every other entry is a class that jobs can join. `default` is the class that always
 //! exists: it can have shares, but neither a parent nor members.
 //!
-//! Beside them stand limits (`limit_iops`, `limit_bandwidth`, each also `_read` and `_write`, with `limit_burst`), a
-//! reservation (`reservation_iops`, `reservation_bandwidth`), `latency_target` (`2ms p99`), `max_wait` and `max_delay`.
+//! Entries may also have limits (`limit_iops`, `limit_bandwidth`, each also `_read` and `_write`, with `limit_burst`),
+//! a reservation (`reservation_iops`, `reservation_bandwidth`), `latency_target` (`2ms p99`), `max_wait` and
+//! `max_delay`.
 //!
 //! **Limits.** At most 64 levels (io_tester has two). Reservations of groups have no effect, and are refused.
 //!
@@ -57,7 +58,7 @@ pub struct SchedGroup {
     pub shares: u32,
     /// The index of the parent in [`SchedGroups::groups`], before or after this entry; `None` at the top.
     pub parent: Option<usize>,
-    /// Limits, reservation, latency target and so on; the default has none.
+    /// Limits, reservation, latency target and others; by default none.
     pub qos: Qos,
 }
 
@@ -66,7 +67,7 @@ impl SchedGroups {
         self.groups.iter().position(|group| group.name == name)
     }
 
-    /// Returns the names of the entries without members: those that jobs can join.
+    /// Returns the names of the entries without members, which are the classes that jobs can join.
     pub fn class_names(&self) -> HashSet<&str> {
         let parents: HashSet<usize> = self.groups.iter().filter_map(|group| group.parent).collect();
         let entries = self.groups.iter().enumerate();
@@ -134,12 +135,13 @@ fn parent_index(field: &Field<'_>, index_of_name: &HashMap<&str, usize>) -> Resu
     })
 }
 
-/// Walks from every entry to the top. A walk of more than [`MAX_DEPTH`] steps is a circle or too deep.
+/// Follows the parents of every entry to the top. A path of more than [`MAX_DEPTH`] steps is a cycle or too deep.
 fn check_depth(groups: &[SchedGroup], parent_fields: &[Option<Field<'_>>]) -> Result<(), ConfigError> {
     for (index, field) in parent_fields.iter().enumerate() {
         let Some(field) = field else { continue };
         let mut ancestor = groups.get(index).and_then(|group| group.parent);
         let mut depth = 1;
+
         while let Some(current) = ancestor {
             depth += 1;
             if current == index {

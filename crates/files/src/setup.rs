@@ -1,9 +1,9 @@
-//! Turns a user's choices for a disk (properties, mode, goal) into the disk that the library schedules.
+//! Converts a user's choices for a disk (properties, mode, goal) to the disk that the library schedules.
 //!
 //! **Why.** All commands that do I/O take the same flags and files, which must mean the same everywhere.
 //!
-//! **How.** [`DiskChoice`] holds the checked flags. [`DiskChoice::setup`] finds the entry of the properties file for
-//! the storage by its device number, as Seastar does, and makes a [`DiskSetup`]. Properties without an entry for the
+//! **How.** [`DiskChoice`] has the checked flags. [`DiskChoice::setup`] finds the entry of the properties file for the
+//! storage by its device number, as Seastar does, and makes a [`DiskSetup`]. Properties without an entry for the
 //! storage are an error, never a silent "unlimited".
 //!
 //! **Limits.** One disk: the one that holds the storage.
@@ -45,7 +45,8 @@ pub struct DiskChoice {
     pub properties: Option<IoProperties>,
     /// The model of the disk that holds the storage; properties override it.
     pub disk: Option<DiskModel>,
-    /// Cost form in place of that of the properties or disk, or the old defaults in place of both; `None`: their own.
+    /// Cost form that replaces that of the properties or disk, or the old defaults that replace both; `None`: their
+    /// own.
     pub model: Option<ModelChoice>,
     /// The mode in which requests are held back.
     pub mode: DiskMode,
@@ -74,7 +75,7 @@ impl Default for DiskChoice {
     }
 }
 
-/// Returns whether a backend works in memory alone: it needs no file, and touches no disk.
+/// Returns whether a backend works in memory alone: it needs no file, and uses no disk.
 pub fn is_in_memory(backend: Option<BackendKind>) -> bool {
     matches!(backend, Some(BackendKind::Null | BackendKind::Memory))
 }
@@ -110,8 +111,8 @@ pub enum OtherDiskError {
 }
 
 impl DiskChoice {
-    /// Returns the disks of jobs with a storage of their own that is on another device than `storage`. With a backend in
-    /// memory there are no devices, and each path is a disk.
+    /// Returns the disks of jobs with a storage of their own that is on another device than `storage`. With a backend
+    /// in memory there are no devices, and each path is a disk.
     pub fn other_disks(
         &self,
         storage: &Path,
@@ -172,7 +173,7 @@ impl DiskChoice {
             (Some(ModelChoice::OldDefaults), ..) => old_defaults::disk_config(),
             (_, Some(properties), _) => disk_config(entry_for(properties, storage)?, self.form()),
             (_, None, Some(disk)) => match self.form() {
-                // A table has no form.
+                // The form replaces the table.
                 Some(form) => DiskModel { form, tables: None, ..disk.clone() }.config(),
                 None => disk.config(),
             },
@@ -199,7 +200,7 @@ impl DiskChoice {
         self.properties.as_ref().map(|properties| entry_for(properties, storage)).transpose()
     }
 
-    /// Returns the cost form in place of that of the properties or disk, if one was chosen.
+    /// Returns the chosen cost form, which replaces that of the properties or disk, if any.
     pub fn form(&self) -> Option<CostForm> {
         match self.model {
             Some(ModelChoice::Form(form)) => Some(form),

@@ -1,7 +1,7 @@
-//! Relations among the figures of one disk.
+//! Checks the relations among the figures of one disk.
 //!
-//! **Why.** Programs leave their own limits in the file: the rate at which they send requests, the block size of the
-//! wrong phase, the cap of the volume. Each has arithmetic of its own.
+//! **Why.** Programs write their own limits into the file: the rate at which they send requests, the block size of the
+//! wrong phase, the cap of the volume. Each such error has arithmetic of its own.
 //!
 //! **How.** One function per kind of error; each examines one disk. The arithmetic of [`int_max`]: on a disk without
 //! figures, Seastar up to July 2025 priced a request at 128 (1 + N) / 2^31 seconds, N its length in sectors of 512
@@ -25,18 +25,18 @@ const SLOW_DISK_IOPS: u64 = 1_000;
 const INT_MAX_BYTES_PER_S: f64 = (1u64 << 33) as f64;
 /// Requests per second times (1 + sectors) of an unlimited Seastar.
 const INT_MAX_REQUEST_RATE: f64 = (1u64 << 24) as f64;
-/// Largest part by which measured rates stay below the limit: known ones are 0.008 % to 0.024 % (bandwidth) and 0.33 %
+/// Largest part by which measured rates stay below the limit. Known ones are 0.008 % to 0.024 % (bandwidth) and 0.33 %
 /// (operations) below.
 const BANDWIDTH_SLACK: f64 = 0.0005;
 const IOPS_SLACK: f64 = 0.005;
 
-/// Fewest bytes per operation of 4 KiB that may be measured on one disk. Published figures of arrays go down to 2467,
+/// Fewest bytes per operation of 4 KiB that can be measured on one disk. Published figures of arrays go down to 2467,
 /// where the operations are a cloud's promise and the bytes a measurement.
 const LEAST_BYTES_PER_OPERATION: f64 = 2_048.0;
 
 /// Most bytes per second of any mount point: eight disks with four lanes of PCIe 5.0 each.
 const MAX_BYTES_PER_S: u64 = 8 * super::place::PCIE5_X4_BYTES_PER_S;
-/// Most operations per second of any mount point: the largest instances have a third of it.
+/// Most operations per second of any mount point. The largest instances have a third of it.
 const MAX_IOPS: u64 = 30_000_000;
 
 struct Direction {
@@ -104,7 +104,7 @@ fn int_max(subject: &Subject<'_>, direction: &Direction, findings: &mut Vec<Find
     };
 
     let bandwidth = direction.bytes_per_s;
-    // 64 KiB to 4 MiB are the lengths with which tools measure bandwidth.
+    // Tools measure bandwidth with lengths of 64 KiB to 4 MiB.
     let limit = |sectors: f64| INT_MAX_BYTES_PER_S * sectors / (sectors + 1.0);
     let hit = (7..=13)
         .rev()
@@ -115,7 +115,7 @@ fn int_max(subject: &Subject<'_>, direction: &Direction, findings: &mut Vec<Find
         report(direction.bandwidth_key, bandwidth, formula);
     }
 
-    // A run above 2^33 bytes per second was not held back. Operations are counted in 512 bytes or 4 KiB.
+    // A run above 2^33 bytes per second was not limited. Operations are counted in 512 bytes or 4 KiB.
     if bandwidth as f64 > INT_MAX_BYTES_PER_S * 1.001 {
         return;
     }
@@ -218,8 +218,8 @@ fn compare_directions(subject: &Subject<'_>, read: &Direction, write: &Direction
     );
 
     let message_key = write.iops_key;
-    // Only who measured the disk knows its latency; a measurement cannot swap directions, and has measured for as long
-    // as it took until a cache was full.
+    // Only a program that measured the disk knows its latency. A measurement cannot swap directions, and lasts until a
+    // cache is full.
     let is_measured = subject.disk.properties.unloaded_latency_ns > 0;
     if iops > 1.1 && bytes > 1.1 && !is_measured {
         let message = format!("{shown}: they seem to be in each other's place");
@@ -247,6 +247,7 @@ fn saturation(
 ) {
     let Some(bytes) = length else { return };
     let reached = direction.iops as f64 * bytes as f64;
+
     let message = if !(4_096..=16 << 20).contains(&bytes) {
         format!("{} bytes is no length at which disks saturate (4 KiB to 16 MiB)", format_count(bytes))
     } else if reached < 0.9 * direction.bytes_per_s as f64 {
@@ -260,6 +261,7 @@ fn saturation(
     } else {
         return;
     };
+
     let remedy = "remove it, or measure at which request size the throughput stops growing";
     findings.push(subject.finding(FindingCode::SaturationLength, key, message, remedy));
 }

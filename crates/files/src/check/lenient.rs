@@ -1,7 +1,7 @@
 //! Reads io-properties with all their faults, for the checker.
 //!
-//! **Why.** [`crate::io_properties`] refuses a file at the first fault, which is right for a program that is about to
-//! schedule by it. A checker should report all faults, and judge the figures all the same.
+//! **Why.** [`crate::io_properties`] refuses a file at the first fault, which is right for a program that will schedule
+//! by it. A checker should report all faults, and judge the figures all the same.
 //!
 //! **How.** Each disk is cleaned, then read by the strict reader: unknown keys are removed, obsolete ones get their new
 //! names. If the reader refuses a key that is no figure, that key is removed too. Each such step leaves a finding.
@@ -26,7 +26,7 @@ use crate::yaml::{self, Node, Value};
 pub(crate) struct LenientFile {
     /// The disks with all four figures.
     pub(crate) disks: Vec<LenientDisk>,
-    /// What the strict reader, or Seastar, would refuse or ignore.
+    /// Faults that the strict reader, or Seastar, would refuse or ignore.
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -51,7 +51,7 @@ impl LenientDisk {
     }
 }
 
-/// Turns a diagnostic of the strict reader into a finding.
+/// Converts a diagnostic of the strict reader to a finding.
 fn finding_of(diagnostic: &Diagnostic, mountpoint: &str) -> Finding {
     Finding {
         code: code_text(diagnostic.code()),
@@ -68,7 +68,7 @@ fn code_text(code: Code) -> String {
     code.as_str().replace('-', "_")
 }
 
-/// Stands for a mount point that cannot be read.
+/// Replaces a mount point that cannot be read.
 const UNKNOWN_MOUNTPOINT: &str = "?";
 
 /// Reads a file from `path`.
@@ -89,7 +89,7 @@ fn read_source(source: &Source) -> Result<LenientFile, ConfigError> {
     let help = "write `disks:` and, below it, one `- mountpoint: ...` entry per disk";
 
     let whole = Field::root(source, &root, help)?;
-    // The strict reader says which file this is, if its key is that of another format.
+    // If the file's key is that of another format, the strict reader's error names the format.
     if root.get("disks").is_none() && TOP_LEVEL.refused.iter().any(|refused| root.get(refused.key).is_some()) {
         Fields::read(&whole, &TOP_LEVEL)?;
     }
@@ -163,7 +163,7 @@ fn read_disk(source: &Source, entry: &Field<'_>, index: usize, file: &mut Lenien
     }
 }
 
-/// Removes `key` from a map. Returns false if the disk cannot do without it (it is a figure), or it is not there.
+/// Removes `key` from a map. Returns false if the disk needs the key (it is a figure), or the key is missing.
 fn take_out(node: &mut Node, key: &str) -> bool {
     let Value::Map(entries) = &mut node.value else { return false };
     if key.ends_with("_iops") || key.ends_with("_bandwidth") {

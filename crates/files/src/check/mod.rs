@@ -1,7 +1,7 @@
 //! Suspicious figures in an io-properties file: `plimsoll info --check`.
 //!
-//! **Why.** A wrong figure does not fail; it schedules badly, for years. Published presets have had rows with eight
-//! times the truth or a third of it, and measuring tools have written down their own limits in place of the disk's.
+//! **Why.** A wrong figure causes no error; it causes bad scheduling, for years. Published presets have had rows with
+//! eight times the truth or a third of it, and measuring tools have written their own limits in place of the disk's.
 //! Nearly all of these errors leave a trace in the figures.
 //!
 //! **How.** The file is read leniently, so that all faults are reported at once. Then each disk is judged
@@ -14,9 +14,9 @@
 //! A finding has a stable code, the numbers that it follows from, and a remedy. Codes of the file's reader
 //! (`unknown_key`, `obsolete`, `template` and others, with `_` for `-`) are findings too.
 //!
-//! **Limits.** Silence is no proof. Most thresholds are wide, so that an honest measurement passes: a write figure must
-//! be off by a factor of 1.6 to be an outlier. A factor of 2 that turns one size of an instance exactly into the next
-//! shows only if the instance is named.
+//! **Limits.** No finding is no proof. Most thresholds are wide, so that an honest measurement passes: a write figure
+//! must be wrong by a factor of 1.6 to be an outlier. A factor of 2 that turns one size of an instance exactly into the
+//! next shows only if the instance is named.
 //!
 //! **Example.**
 //!
@@ -47,7 +47,7 @@ use lenient::{LenientDisk, LenientFile};
 /// Version of the JSON form of a [`CheckReport`].
 pub const SCHEMA: u32 = 1;
 
-/// The figures that a file is compared with.
+/// The figures with which a file is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Beside {
     /// The figures of the nearest instances of the table.
@@ -115,7 +115,7 @@ pub enum FindingCode {
 pub struct Finding {
     /// The code of its kind, stable across releases, in snake_case.
     pub code: String,
-    /// The key; of several, the first.
+    /// The key, or the first of several.
     pub key: String,
     pub message: String,
     pub remedy: String,
@@ -147,12 +147,12 @@ pub fn check_file(path: &Path, options: &CheckOptions) -> Result<CheckReport, Co
     Ok(check(&path.display().to_string(), lenient::read_file(path)?, options))
 }
 
-/// Checks a text; `source_name` stands for the file.
+/// Checks a text; `source_name` replaces the path of a file.
 pub fn check_text(source_name: &str, text: &str, options: &CheckOptions) -> Result<CheckReport, ConfigError> {
     Ok(check(source_name, lenient::read(source_name, text)?, options))
 }
 
-/// A disk of the file, in the form that the rules take.
+/// A disk of the file, in the form that the rules need.
 struct Subject<'a> {
     disk: &'a LenientDisk,
     figures: Figures,

@@ -1,12 +1,12 @@
-//! A disk at its place: the facts of this machine about the mount point.
+//! Checks a disk against this machine's facts about the mount point.
 //!
-//! **Why.** On the machine that the file is for, the kernel knows the links of the disk.
+//! **Why.** On the machine that the file is for, the kernel knows the PCIe links of the disk.
 //!
 //! **How.** The mount point's device number leads to the disks below it, and each disk to its PCIe link
 //! ([`plimsoll::sys::sysfs::hardware`]). The links' sum bounds the figures.
 //!
 //! **Limits.** There are no findings if the mount point does not exist here, or a disk has no link (virtual disks).
-//! Protocol overhead, some 10 %, is left out: a figure above the link is impossible, not unlikely.
+//! Protocol overhead, about 10 %, is left out: a figure above the link is impossible, not unlikely.
 //!
 //! **Example.** PCIe 4 with four lanes: 4 * 16e9 * 128/130 / 8 = 7.88 GB/s; 14 GB/s is not from one such disk.
 
@@ -85,12 +85,12 @@ fn place_key(subject: &Subject<'_>) -> &'static str {
     if subject.disk.line("mountpoints").is_some() { "mountpoints" } else { "mountpoint" }
 }
 
-/// Returns whether the path exists here and is no place that can be configured.
+/// Returns whether the path exists here and is neither a directory nor a block device.
 fn is_something_else(place: &str) -> bool {
     std::fs::metadata(place).is_ok_and(|meta| !meta.is_dir() && !meta.file_type().is_block_device())
 }
 
-/// Returns the device of a directory, or of a block device itself: Seastar tells disks apart by it.
+/// Returns the device number of a directory, or of a block device itself. Seastar identifies disks by it.
 fn device_number(place: &str) -> Option<u64> {
     let meta = std::fs::metadata(place).ok()?;
     match () {

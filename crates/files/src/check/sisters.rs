@@ -1,4 +1,4 @@
-//! A disk beside the instances that it might belong to.
+//! Compares a disk with the instances that it might belong to.
 //!
 //! **Why.** A figure that is possible in itself can be impossible for this disk: a third of that of the same disk in
 //! the next larger instance, or the total times the number of disks.
@@ -6,12 +6,12 @@
 //! **How.** A *reference* is an instance's total, or one of its disks. Relatives of the file's disk are references
 //! whose reads are both within 10 % of its reads and a write figure within 15 %, and those that agree in three of four
 //! figures within 3 %. Equal reads alone make no relative: families that are not in the table (m7gd, z1d ...) have
-//! disks with the reads of others and writes of their own. If a relative as near as the nearest has no outlier, there is no finding; otherwise the
-//! finding compares with the nearest. If a row is suspect itself, its write operations per disk are replaced by the
-//! median of its sisters with the same disks.
+//! disks with the reads of others and writes of their own. If a relative as near as the nearest has no outlier, there
+//! is no finding; otherwise the finding compares with the nearest. If a row is suspect itself, its write operations per
+//! disk are replaced by the median of its sisters with the same disks.
 //!
-//! **Limits.** Instances of other clouds may pass for relatives, which hides errors but makes none. Factors of at most
-//! [`OUTLIER`] are not seen.
+//! **Limits.** Instances of other clouds may pass for relatives, which hides errors but causes none. Factors of at most
+//! [`OUTLIER`] are not found.
 //!
 //! **Example.** 884 946 reads/s, 9.35 GB/s, 201 849 writes/s, 6.86 GB/s: the reads are those of i4i.12xlarge with three
 //! disks, whose sisters take 240 185 writes/s each; 720 555 are expected, and the finding is `write_outlier`.
@@ -21,19 +21,19 @@ use plimsoll_figures::units::format_count;
 use super::{Beside, Finding, FindingCode, Subject};
 use crate::presets::{FIGURE_KEYS, Figures, Instance, SAME_FIGURE, distance, instances};
 
-/// Factor, up or down, beyond which a figure is an outlier: a peak of seconds is known to be 1.36 times the figure of
+/// Factor, up or down, beyond which a figure is an outlier. A peak of seconds is known to be 1.36 times the figure of
 /// an hour, and two releases of a tool to differ by 1.3.
 const OUTLIER: f64 = 1.6;
-/// Largest distance of multiplied rows, which agree exactly up to roundings, since they are not measured.
+/// Largest distance of multiplied rows, which agree exactly except for rounding, since they are not measured.
 const ARITHMETIC: f64 = 0.001;
-/// Distance above the nearest reference's mean distance up to which references are as near: two tools measured the same
-/// instance.
+/// Distance above the nearest reference's mean distance up to which references are as near. Two tools that measured the
+/// same instance differ by as much.
 const AS_NEAR: f64 = 0.05;
 /// Distance of three figures that is no accident.
 const CLOSE: f64 = 0.03;
 /// Distance of one write figure at which reads within 10 % are no accident.
 const SIMILAR: f64 = 0.15;
-/// Part of the writes that is left to disks that report sectors of 512 bytes and work in 4096: they lose 30 to 60 %.
+/// Part of the writes that remains on disks that report sectors of 512 bytes and work in 4096: they lose 30 to 60 %.
 const HALF_WRITES: std::ops::RangeInclusive<f64> = 0.35..=0.72;
 /// Families whose disks report physical sectors of 512 bytes and work in 4096, according to AWS's documentation.
 const MISREPORTING: [&str; 4] = ["i4i", "i7i", "i8g", "i8ge"];
@@ -42,7 +42,7 @@ const TRUE_BLOCK_BYTES: u64 = 4_096;
 
 struct Reference {
     instance: &'static Instance,
-    /// Such as "all its disks" or "one of its 4 disks".
+    /// The reference in words, such as "all its disks" or "one of its 4 disks".
     what: String,
     figures: Figures,
 }
@@ -141,7 +141,7 @@ fn is_relative(subject: &Subject<'_>, reference: &Reference) -> bool {
     (reads <= SAME_FIGURE && has_similar_write) || close >= 3
 }
 
-/// Returns the places of the figures that are too far from those of `reference`.
+/// Returns the indices of the figures that are too far from those of `reference`.
 fn outliers(subject: &Subject<'_>, reference: &Reference) -> Vec<usize> {
     let distances = distances(&subject.figures, &reference.figures);
     let outlier = |(index, distance): (usize, f64)| {
@@ -151,14 +151,14 @@ fn outliers(subject: &Subject<'_>, reference: &Reference) -> Vec<usize> {
     distances.into_iter().enumerate().filter_map(outlier).collect()
 }
 
-/// Place of `write_iops` in [`FIGURE_KEYS`].
+/// Index of `write_iops` in [`FIGURE_KEYS`].
 const WRITE_IOPS: usize = 2;
 
 fn loses_half_its_writes(subject: &Subject<'_>, reference: &Reference) -> bool {
     let family = reference.instance.family();
     let part = subject.figures.write_iops as f64 / reference.figures.write_iops.max(1) as f64;
     let is_set = subject.disk.properties.physical_block_bytes.is_some_and(|bytes| bytes >= TRUE_BLOCK_BYTES);
-    // If the bandwidth is off too, it is another disk.
+    // If the bandwidth is wrong too, it is another disk.
     let bandwidth = subject.figures.write_bandwidth_bytes_per_s;
     let is_same_disk = distance(bandwidth, reference.figures.write_bandwidth_bytes_per_s) <= SIMILAR;
     MISREPORTING.contains(&family.as_str()) && HALF_WRITES.contains(&part) && is_same_disk && !is_set

@@ -1,13 +1,13 @@
-//! The positions of a job's random requests.
+//! Reads the distribution of a job's random positions.
 //!
 //! **Why.** Real loads have hot data; fio has five ways to describe it.
 //!
 //! **How.** `random_distribution` names the shape and its parameter, which is used as given; zones are pairs of shares.
 //!
-//! Evenly drawn positions come once each before one is repeated, unless `norandommap` is set.
+//! Evenly drawn positions come once each before any is repeated, unless `norandommap` is set.
 //!
 //! **Limits.** Zones in bytes, a centre of the shape, and zones that differ between reads and writes are refused. As in
-//! fio only even positions are in a map.
+//! fio, only evenly drawn positions use a map.
 //!
 //! **Example.** `zoned:60/10:40/` sends 60 % of the requests to the first tenth of the data, the others to the rest.
 

@@ -1,10 +1,10 @@
-//! Settings that all jobs of a run share: ramp time, backend, goals.
+//! Reads the settings that all jobs of a run share: ramp time, backend, goals.
 //!
 //! **Why.** fio has these for each job; here a run has one of each.
 //!
 //! **How.** [`read`] reads them from the settings of a job; [`super`] refuses jobs that differ.
 //!
-//! **Limits.** What jobs may differ in is read by [`super::job`] and [`super::files`].
+//! **Limits.** Settings in which jobs may differ are read by [`super::job`] and [`super::files`].
 //!
 //! **Example.** `latency_target=2ms`, `latency_percentile=99` is a goal of the run.
 
@@ -26,7 +26,7 @@ pub(super) struct Common {
     pub(super) steady: Option<SteadyState>,
 }
 
-/// Reads the settings on which the jobs of a file must agree; `backend` is the one that the engine stands for.
+/// Reads the settings on which the jobs of a file must agree; `backend` is that of `ioengine`.
 pub(super) fn read(reader: &Reader<'_>, backend: Option<BackendKind>) -> Result<Common, ConfigError> {
     Ok(Common {
         ramp_ns: reader.time("ramp_time", NS_PER_S)?.unwrap_or(0),
@@ -61,7 +61,7 @@ fn steady(reader: &Reader<'_>) -> Result<Option<SteadyState>, ConfigError> {
     let limit = values::float(limit.trim_end_matches('%'), 0.0, 1e18).map_err(|wrong| reader.wrong(name, wrong))?;
     let window_ns = reader.time("steadystate_duration", NS_PER_S)?.unwrap_or(0);
     let ramp_ns = reader.time("steadystate_ramp_time", NS_PER_S)?.unwrap_or(0);
-    // Only checked: the run takes samples by the length of the window.
+    // Only checked: the interval of samples follows from the length of the window.
     reader.time("steadystate_check_interval", NS_PER_S)?;
     // Without a window fio does not check for a steady state.
     Ok((window_ns > 0).then_some(SteadyState { criterion, is_slope, limit, is_percent, window_ns, ramp_ns }))

@@ -1,10 +1,10 @@
-//! The files of a job, and the part of them that it uses.
+//! Reads the files of a job, and the part of them that it uses.
 //!
-//! **Why.** fio has many ways to say where a job works: names, a directory, a number of files, lengths in bytes or in per
-//! cent.
+//! **Why.** fio has many ways to state where a job works: names, a directory, a number of files, lengths in bytes or in
+//! per cent.
 //!
-//! **How.** [`read`] makes a [`FileSet`] of them; what depends on the length of a file is computed there, when the run
-//! begins.
+//! **How.** [`read`] makes a [`FileSet`] of them. Values that depend on the length of a file are computed there when
+//! the run begins.
 //!
 //! **Limits.** Several directories, ranges of file lengths and lengths in zones are refused.
 //!
@@ -17,19 +17,19 @@ use crate::error::{Code, ConfigError};
 use crate::job_files::{FileSet, Length};
 
 const MAX_FILES: u64 = 4096;
-/// fio's names of files that have none: every clone has files of its own, whatever they are called.
+/// fio's format for the names of files without one. Every clone then has files of its own, under any name.
 const DEFAULT_NAMES: &str = "$jobname.$jobnum.$filenum";
 /// Largest size, in bytes: 8 EiB - 1, the largest file offset.
 pub(super) const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
 
 pub(super) struct End {
     pub(super) time_based: bool,
-    /// Whether a runtime or a number of requests ends it.
+    /// Whether a runtime or a number of requests ends the job.
     pub(super) is_limited: bool,
     pub(super) loops: u64,
 }
 
-/// Reads the files of the job called `name`, whose shortest request has `unit_bytes` and whose longest `request_bytes`.
+/// Reads the files of the job called `name`. Its shortest request has `unit_bytes`, its longest `request_bytes`.
 pub(super) fn read(
     reader: &Reader<'_>,
     name: &str,
@@ -39,7 +39,7 @@ pub(super) fn read(
     let directory = directory(reader)?;
     let mut named = named(reader)?;
     if named.is_empty() && name.starts_with("/dev/") {
-        // As in fio: a job that is called like a device works on it.
+        // As in fio: a job with the name of a device works on that device.
         named.push(name.to_owned());
     }
     let below = |file: &String| match &directory {
@@ -91,10 +91,11 @@ fn directory(reader: &Reader<'_>) -> Result<Option<PathBuf>, ConfigError> {
     }
 }
 
-/// Returns the names that the job and `[global]` give: as in fio all of them count.
+/// Returns the names given by the job and `[global]`; as in fio all of them count.
 fn named(reader: &Reader<'_>) -> Result<Vec<String>, ConfigError> {
     let mut all: Vec<String> = Vec::new();
     reader.text("filename")?;
+
     for setting in &reader.filenames {
         for name in names(setting.value.as_deref().unwrap_or("")) {
             if name == "-" {
@@ -106,6 +107,7 @@ fn named(reader: &Reader<'_>) -> Result<Vec<String>, ConfigError> {
             }
         }
     }
+
     if all.len() as u64 > MAX_FILES {
         let error = reader.error("filename", Code::TooLarge, format!("the job has more than {MAX_FILES} files"));
         return Err(error.with_help("name fewer"));

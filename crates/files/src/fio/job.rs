@@ -1,10 +1,10 @@
-//! Turns the settings of one section into a [`Job`].
+//! Converts the settings of one section to a [`Job`].
 //!
 //! **Why.** Most of fio's options have a counterpart; some change the meaning of others. Each such pair is decided
 //! here, once.
 //!
-//! **How.** One function for each group of related options: what requests do, how long they are, where they go, when
-//! they come, when they end.
+//! **How.** One function for each group of related options: the operation of requests, their lengths, positions and
+//! times, and the end of the job.
 //!
 //! **Limits.** See [`super`], which explains the figures.
 //!
@@ -35,7 +35,7 @@ const MAX_TRIM_BYTES: u64 = u32::MAX as u64;
 const VERIFY_METHODS: &str = "md5 crc64 crc32c crc32c-intel crc32 crc16 crc7 xxhash sha512 sha256 sha1 sha3-224 sha3-256 \
                               sha3-384 sha3-512 meta pattern pattern_hdr null 0 1";
 
-/// The backend, and how many requests are in flight.
+/// The backend, and the number of requests in flight.
 struct Engine {
     backend: Option<BackendKind>,
     parallelism: u32,
@@ -86,7 +86,7 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job),
     };
 
     let access = match access::read(reader, kind)? {
-        // As in fio: positions in units of their own are in no map.
+        // As in fio: positions in units of their own use no map.
         Access::Once if sizes.align_bytes.is_some() => Access::Uniform,
         Access::Once if files.files() > 1 || every.run_length > 1 => {
             let message = "random positions may come more than once before all have come";
@@ -109,7 +109,7 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job),
         flush_every,
         flush_data_only,
         requests_per_s_per_shard: rate,
-        // What depends on the length of a file is known when the run begins.
+        // Values that depend on the length of a file are known when the run begins.
         limit_bytes: match (files.work, data_size_bytes) {
             (Some(Length::Percent(_)), _) | (None, None) => None,
             (Some(Length::Bytes(bytes)), _) | (None, Some(bytes)) => files.limit_bytes(bytes),
@@ -183,11 +183,11 @@ fn engine(reader: &mut Reader<'_>) -> Result<Engine, ConfigError> {
     Ok(Engine { backend, parallelism: 1 })
 }
 
-/// Where the requests of a job follow one another: what stands behind the colon of `rw`, or strided zones.
+/// Sequential runs of requests: the number after the colon of `rw`, or strided zones.
 struct Every {
     /// Bytes between sequential runs of requests.
     step_bytes: i64,
-    /// Requests before the next position is drawn, or the next step is taken.
+    /// Requests before the next position is drawn, or the next step is made.
     run_length: u32,
 }
 
@@ -195,8 +195,10 @@ fn kind(reader: &Reader<'_>) -> Result<(JobKind, Every), ConfigError> {
     const KINDS: [&str; 9] =
         ["read", "write", "trim", "randread", "randwrite", "randtrim", "rw", "readwrite", "randrw"];
     const TRIMS: &str = "write one job with `rw=trim` or `rw=randtrim`, and one that writes";
+
     let text = reader.text("rw")?.unwrap_or("read");
     let (mode, number) = text.split_once(':').unwrap_or((text, ""));
+
     let kind = match mode {
         "read" => JobKind::SeqRead,
         "write" => JobKind::Overwrite,
@@ -221,6 +223,7 @@ fn kind(reader: &Reader<'_>) -> Result<(JobKind, Every), ConfigError> {
             return Err(error.with_help(help.unwrap_or_else(all)));
         }
     };
+
     Ok((kind, every(reader, kind, number)?))
 }
 
@@ -249,6 +252,7 @@ fn zones(
     (shortest, longest): (u64, u64),
 ) -> Result<Option<Every>, ConfigError> {
     const WHOLE: &str = "write whole requests of one length: zonesize=256m, zoneskip=2g with bs=64k, for example";
+
     let mode = reader.text("zonemode")?;
     let zone_bytes = reader.int("zonesize", 0..=MAX_SIZE_BYTES)?.unwrap_or(0);
     // As in fio: zones without a mode are strided.
@@ -258,24 +262,28 @@ fn zones(
         None | Some("none") => return Ok(None),
         Some(_) => return not_supported(reader, "zonemode", "zoned devices are not supported", options::ZONES),
     }
+
     if zone_bytes == 0 {
         return Err(reader.error("zonemode", Code::MissingKey, "strided zones need a `zonesize`").with_help(WHOLE));
     }
+
     let skip_bytes = reader.int("zoneskip", 0..=MAX_SIZE_BYTES)?.unwrap_or(0);
     let is_range = reader.int("zonerange", 0..=MAX_SIZE_BYTES)?.is_none_or(|bytes| bytes == zone_bytes);
     if kind.is_random() || every.step_bytes != 0 || !is_range {
         let message = "zones are read or written from begin to end, one after the other";
         return not_supported(reader, "zonesize", message, "write rw=read, write or rw, and no `zonerange`");
     }
+
     let requests = u32::try_from(zone_bytes / longest.max(1)).unwrap_or(u32::MAX);
     if shortest != longest || !zone_bytes.is_multiple_of(longest) || !skip_bytes.is_multiple_of(512) {
         let message = format!("{zone_bytes} bytes are not whole requests of one length");
         return Err(reader.error("zonesize", Code::OutOfRange, message).with_help(WHOLE));
     }
+
     Ok(Some(Every { step_bytes: i64::try_from(skip_bytes).unwrap_or(i64::MAX), run_length: requests }))
 }
 
-/// Returns the requests in a hundred at drawn positions, of reads and of writes.
+/// Returns the requests in a hundred at random positions, of reads and of writes.
 fn random_pct(reader: &Reader<'_>, kind: JobKind) -> Result<[u8; 2], ConfigError> {
     let name = "percentage_random";
     let mut shares = [100, 100];
@@ -286,7 +294,7 @@ fn random_pct(reader: &Reader<'_>, kind: JobKind) -> Result<[u8; 2], ConfigError
             *share = u8::try_from(percent).unwrap_or(100);
         }
     }
-    // As in fio: other jobs pass over it.
+    // As in fio: other jobs ignore the option.
     Ok(if kind.is_random() { shares } else { [100, 100] })
 }
 
@@ -315,7 +323,7 @@ fn one_part<'a>(reader: &Reader<'a>, name: &str, kind: JobKind) -> Result<Option
 
 /// The lengths of a job's requests.
 struct Sizes {
-    /// Of each direction of the job, in fio's order; never empty.
+    /// Lengths for each direction of the job, in fio's order; never empty.
     shares: Vec<Vec<SizeShare>>,
     /// Unit of random positions, if it is not the length of each request.
     align_bytes: Option<u32>,
@@ -370,7 +378,7 @@ impl Sizes {
         shortest != longest
     }
 
-    /// Returns the lengths of reads and of writes as a [`Shape`] has them.
+    /// Returns the lengths of reads and of writes in the form of a [`Shape`].
     fn into_shares(self, kind: JobKind) -> (Vec<SizeShare>, Vec<SizeShare>) {
         if !self.has_several() {
             return (Vec::new(), Vec::new());
@@ -530,14 +538,14 @@ fn pause_distribution(reader: &Reader<'_>) -> Result<PauseDistribution, ConfigEr
 /// The pauses of a job, and the requests in flight beside them.
 struct Think {
     pause_ns: u64,
-    /// Length of the active phase before a pause; 0: a number of requests stands for it.
+    /// Length of the active phase before a pause; 0: a number of requests is set instead.
     phase_ns: u64,
-    /// Requests before a pause of the whole job; 0: each of those in flight pauses by itself.
+    /// Requests before a pause of the whole job; 0: each request slot pauses by itself.
     blocks: u32,
     parallelism: u32,
 }
 
-/// Reads the pauses. fio waits for all requests before it pauses.
+/// Reads the pauses. As in fio, a pause begins when all requests have completed.
 fn think(reader: &mut Reader<'_>, parallelism: u32, requests_per_s: Option<f64>) -> Result<Think, ConfigError> {
     const MAX_PAUSE_NS: u64 = 86_400 * NS_PER_S;
     let pause_ns = reader.time("thinktime", NS_PER_US)?.unwrap_or(0);
@@ -571,7 +579,7 @@ fn think(reader: &mut Reader<'_>, parallelism: u32, requests_per_s: Option<f64>)
         reader.note("thinktime", message, "write `thinktime_blocks` or `thinktime_iotime` to have more in flight");
     }
     let parallelism = if phase_ns == 0 { 1 } else { parallelism };
-    // Beside a rate the schedule goes on meanwhile, so that the pause is one of the job.
+    // With a rate the schedule continues meanwhile, so the whole job pauses.
     let blocks = u32::from(requests_per_s.is_some());
     Ok(Think { phase_ns, blocks, parallelism, ..think })
 }
@@ -604,7 +612,8 @@ fn flushes(reader: &mut Reader<'_>, kind: JobKind) -> Result<(u32, bool, bool), 
     Ok((every, every > 0 && data > 0, dsync && writes))
 }
 
-/// Returns the limit of a [`Job`]. fio ends with request `number_ios`, a job with the first request beyond its limit.
+/// Returns the limit of a [`Job`]. fio ends with request `number_ios`, a [`Job`] with the first request beyond its
+/// limit.
 fn limit_requests(reader: &Reader<'_>) -> Result<Option<u32>, ConfigError> {
     let count = reader.int("number_ios", 0..=u64::from(u32::MAX))?.unwrap_or(0);
     let loops = loops(reader)?;

@@ -1,10 +1,10 @@
-//! fio's job files: the loads that storage engineers already have.
+//! Reads fio's job files: the loads that storage engineers already have.
 //!
-//! **Why.** People who measure disks have fio job files, and reasons to trust them. The files run here as they are, or
-//! are refused with the line and the option, so that no job runs as something else than it says.
+//! **Why.** People who measure disks have fio job files, and reasons to trust them. The files run here unchanged, or
+//! are refused with the line and the option, so that no job runs as another load than its file states.
 //!
-//! **How.** `text` reads sections and settings, `options` knows the treatment of every option, `job` turns the settings
-//! of a section into a [`Job`]. [`parse`] combines the jobs: `stonewall` and `wait_for` become stages, `numjobs`
+//! **How.** `text` reads sections and settings, `options` defines the treatment of every option, `job` converts the
+//! settings of a section to a [`Job`]. [`parse`] combines the jobs: `stonewall` and `wait_for` become stages, `numjobs`
 //! clones. [`FioFile::jobs_for`] spreads the clones over shards in turn.
 //!
 //! **Limits.** Differences to fio:
@@ -69,25 +69,25 @@ const STANDARD_SHARES: u32 = 100;
 pub struct FioFile {
     /// The jobs in the order of the file, at least one.
     pub jobs: Vec<FioJob>,
-    /// Where the first job works (`filename`, `directory`, or the one in the other); see
+    /// Storage of the first job (`filename`, `directory`, or `filename` in `directory`); see
     /// [`FioFile::existing_storage`].
     pub storage: Option<PathBuf>,
-    /// Length of each stage's measured window in nanoseconds, above 0: that of the job that ends last. `None`: until every
-    /// job has done its work. Jobs that end at other times have a [`runtime_ns`](super::jobs::Shape::runtime_ns).
+    /// Length of each stage's measured window in nanoseconds, above 0: that of the job that ends last. `None`: until
+    /// every job has done its work. Jobs that end at other times have a [`runtime_ns`](super::jobs::Shape::runtime_ns).
     pub duration_ns: Option<u64>,
     /// Nanoseconds before the measurement begins.
     pub ramp_ns: u64,
-    /// The backend that `ioengine` asks for; `None` leaves the choice.
+    /// The backend of `ioengine`; `None` leaves the choice open.
     pub backend: Option<BackendKind>,
-    /// The seed that `randseed` asks for.
+    /// The seed of `randseed`.
     pub seed: Option<u64>,
-    /// The latency target, if the run is to search the highest rate that meets it.
+    /// The latency target, if the run should search for the highest rate that meets it.
     pub latency_goal: Option<LatencyGoal>,
     /// The criterion by which the run may end early.
     pub steady: Option<SteadyState>,
     /// Options of `[global]` by fio's first name, for the report.
     pub global_options: Vec<(String, String)>,
-    /// Remarks of the reader that refuse nothing.
+    /// Remarks of the reader, which do not refuse the file.
     pub warnings: Vec<Diagnostic>,
     source: Source,
 }
@@ -96,11 +96,11 @@ pub struct FioFile {
 pub struct FioJob {
     /// The section's name, which several sections may share.
     pub name: String,
-    /// Names of its clones, also in the results: unique in the file, at least one (`numjobs`).
+    /// Names of the section's clones, also in the results: unique in the file, at least one (`numjobs`).
     pub clones: Vec<String>,
-    /// The number of its reporting group, from 0; `new_group` and `stonewall` begin a group.
+    /// The number of the job's reporting group, from 0; `new_group` and `stonewall` begin a group.
     pub group: u32,
-    /// Whether it is reported together with the others of its group.
+    /// Whether the job is reported together with the others of its group.
     pub group_reporting: bool,
     /// Options of the section by fio's first name, for the report.
     pub options: Vec<(String, String)>,
@@ -108,7 +108,7 @@ pub struct FioJob {
     pub job: Job,
 }
 
-/// `latency_target`: search the highest rate at which latency stays below a target.
+/// `latency_target`: the run searches for the highest rate at which latency stays below a target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatencyGoal {
     /// The target in nanoseconds, above 0.
@@ -145,7 +145,7 @@ pub fn parse(source_name: &str, text: &str) -> Result<FioFile, ConfigError> {
     parse_in(source_name, text, &|name| std::env::var(name).ok())
 }
 
-/// Does as [`parse`] does, with another environment.
+/// Reads the text like [`parse`], with another environment.
 pub fn parse_in(
     source_name: &str,
     text: &str,
@@ -159,8 +159,8 @@ pub fn parse_from_file(path: &Path) -> Result<FioFile, ConfigError> {
     parse_source(yaml::read_file(path)?)
 }
 
-/// Reads the jobs of a file's text, with the variables of this process. Files that it includes are looked for in the
-/// working directory, then beside it.
+/// Reads the jobs of a file's text, with the environment of this process. Included files are searched for in the
+/// working directory, then beside the including file.
 pub fn parse_source(source: Source) -> Result<FioFile, ConfigError> {
     read(source, &|name| std::env::var(name).ok(), Some(&included))
 }
@@ -197,7 +197,7 @@ impl FioFile {
             Job {
                 name: name.clone(),
                 shards: ShardSet::List(vec![shard]),
-                // A job file gives the bytes of all shards together, also of those where the job does not run.
+                // A job file states the bytes of all shards together, including those where the job does not run.
                 data_size_bytes: fio.job.data_size_bytes.map(|bytes| in_file(bytes.saturating_mul(shards.into()))),
                 offset_bytes: files.as_ref().map_or(0, |set| in_file(set.offset_bytes(0))),
                 files,
@@ -208,8 +208,8 @@ impl FioFile {
         JobFile { jobs, warnings: self.warnings.clone(), source: self.source.clone() }
     }
 
-    /// Returns where a run can work: the storage if it exists or should be a device, otherwise the directory where the
-    /// file is created.
+    /// Returns the path where a run can work: the storage if it exists or should be a device, otherwise the directory
+    /// where the file is created.
     pub fn existing_storage(&self) -> Option<PathBuf> {
         let path = self.storage.as_ref()?;
         match path.parent() {
@@ -271,8 +271,8 @@ fn read(source: Source, environment: Environment<'_>, includes: Includes<'_>) ->
     })
 }
 
-/// Returns how long the last job runs, if time ends all of them. If they all end at one time, the jobs leave that to
-/// the run.
+/// Returns the time at which the last job ends, if time ends all jobs. If all begin and end together, clears their own
+/// runtimes, because the run's then applies.
 fn duration_ns(jobs: &mut [FioJob]) -> Option<u64> {
     let ends = jobs.iter().map(|fio| Some(fio.job.start_delay_ns.saturating_add(fio.job.runtime_ns?)));
     let ends: Vec<u64> = ends.collect::<Option<_>>()?;
@@ -283,7 +283,7 @@ fn duration_ns(jobs: &mut [FioJob]) -> Option<u64> {
     ends.into_iter().max()
 }
 
-/// A job that waits for another: the numbers of both, and where the option stands.
+/// A job that waits for another: the numbers of both, and the position of the option.
 type Wait = (usize, usize, super::error::Span);
 
 /// The part of the file read so far.
@@ -317,7 +317,7 @@ impl<'a> Build<'a> {
             common: None,
             jobs: Vec::new(),
             waits: Vec::new(),
-            // In results as YAML this is a key.
+            // In results as YAML, `shard` is a key.
             names: HashMap::from([("shard".to_owned(), 1)]),
             clones: 0,
             warnings,
@@ -418,7 +418,7 @@ fn unique(names: &mut HashMap<String, u64>, name: &str) -> String {
     candidate
 }
 
-/// Fails unless a job agrees with those before it.
+/// Refuses a job whose shared settings differ from those of earlier jobs.
 fn agree(reader: &mut Reader<'_>, first: &mut Common, other: Common) -> Result<(), ConfigError> {
     let refuse = |reader: &Reader<'_>, name: &str, what: &str, help: &str| {
         let message = format!("the jobs of a file cannot have {what}");

@@ -1,12 +1,12 @@
-//! The options of fio, and the treatment of each.
+//! Defines the treatment of each option of fio.
 //!
-//! **Why.** A load must not run as something else than its file says. So every option is named here: it is read, or it
+//! **Why.** A load must not run as another load than its file states. So every option is listed here: it is read, or it
 //! changes nothing that is measured, or the file is refused.
 //!
 //! **How.** One table, ordered by treatment ([`Use`]). [`super::job`] has the readers of the options that are read.
 //!
 //! **Limits.** The options of fio 3.33 (its manual, "Job file parameters"), and the newer ones that its own examples
-//! use. Options of engines that are not here are refused as such.
+//! use. Options of engines that do not exist here are refused as such.
 //!
 //! **Example.** `find("blocksize")` and `find("bs")` are the same option, called `bs`.
 
@@ -16,9 +16,9 @@ pub(super) enum Use {
     Read,
     /// The option changes nothing that is measured.
     Silent,
-    /// The option has no effect here; the file's author gets this reason.
+    /// The option has no effect here; a warning states this reason.
     Note(&'static str),
-    /// These values describe what happens anyway; others are refused, with this advice.
+    /// These values describe the behaviour here; others are refused, with this advice.
     Only(&'static [&'static str], &'static str),
     Refused(&'static str),
 }
@@ -207,7 +207,7 @@ const TABLE: &[(Use, &str)] = &[
     (Use::Refused("run the program as that user"), "uid"),
 ];
 
-/// Returns what to do instead of running the engine called `name`.
+/// Returns the advice for a file with the engine called `name`, which does not exist here.
 pub(super) fn engine_help(name: &str) -> &'static str {
     match name {
         "cpuio" => "jobs of CPU work are written in a job file of this program: type `cpu`",

@@ -1,9 +1,9 @@
-//! The settings of one job, and the errors in them.
+//! Reads the settings of one job, and reports errors in them.
 //!
-//! **Why.** Every option is read the same way: it may be missing, its value may be missing or wrong, and an error names
-//! its place.
+//! **Why.** Every option is read in the same way: it may be missing, its value may be missing or wrong, and an error
+//! states its position.
 //!
-//! **How.** [`Reader`] holds the settings that apply to a job, those of `[global]` included; the last of each counts.
+//! **How.** [`Reader`] has the settings that apply to a job, those of `[global]` included; the last of each counts.
 //!
 //! **Limits.** Options that are refused or have no effect never get here; see [`super::text`].
 //!
@@ -30,7 +30,7 @@ pub(super) struct Reader<'a> {
     /// The value of `k`: 1000 or 1024.
     pub(super) kb_base: u64,
     pub(super) warnings: &'a mut Vec<Diagnostic>,
-    /// Remarks made already: their place and option.
+    /// Remarks already made: their position and option.
     pub(super) noted: &'a mut HashSet<(usize, &'static str)>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         self.settings.get(name).copied()
     }
 
-    /// Returns the place of an option's value; the header if there is none.
+    /// Returns the position of an option's value, or of the header if there is none.
     pub(super) fn span(&self, name: &str) -> Span {
         self.get(name).map_or(self.header, |setting| &setting.value_span).clone()
     }
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
         self.source.error_at(&self.span(name), code, message).with_key(name)
     }
 
-    /// Warns, once for each place, that an option has no effect or another effect than it seems.
+    /// Warns, once for each position, that an option has no effect or another effect than expected.
     pub(super) fn note(&mut self, name: &'static str, message: impl Into<String>, help: &str) {
         let span = self.span(name);
         if self.noted.insert((span.start, name)) {
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         self.flag_or(name, false)
     }
 
-    /// Reads a switch, which is `missing` if it is not there.
+    /// Reads a switch; returns `missing` if the option is missing.
     pub(super) fn flag_or(&self, name: &str, missing: bool) -> Result<bool, ConfigError> {
         match self.get(name).map(|setting| setting.value.as_deref()) {
             None => Ok(missing),

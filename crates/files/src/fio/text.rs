@@ -1,12 +1,12 @@
-//! Turns the text of a fio job file into sections of settings that know their place.
+//! Parses the text of a fio job file into sections of settings with their positions.
 //!
 //! **Why.** fio's files look like INI, with rules of their own: `;` or `#` begins a comment anywhere, a name without a
-//! value is a switch, and `${NAME}` stands for a variable of the environment.
+//! value is a switch, and `${NAME}` is replaced by a variable of the environment.
 //!
 //! **How.** One pass over the lines. Every setting is looked up in [`super::options`] at once, so that an unknown or
 //! refused name is reported at its first line, and a remark about it is made once.
 //!
-//! **Limits.** Texts of at most 1 MiB. `include FILE` stands for the lines of a file, which may not begin sections, as in
+//! **Limits.** Texts of at most 1 MiB. `include FILE` inserts the lines of a file, which may not begin sections, as in
 //! fio; a wrong value in them is reported at the line of the `include`. fio inserts nothing for a variable that is not
 //! set; here the file is refused.
 //!
@@ -24,14 +24,14 @@ const MAX_VALUE_BYTES: usize = 64 << 10;
 /// Words that fio replaces by figures of the machine; here they are refused.
 const MACHINE_WORDS: [&str; 3] = ["$pagesize", "$mb_memory", "$ncpus"];
 
-/// Most files that a line includes, those that they include counted.
+/// Most files that one `include` line adds, with those that they include.
 const MAX_INCLUDES: usize = 64;
 
 /// Looks up a variable of the environment.
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Reads a file that another includes: the name of the one, and the name that stands in it. `None`: texts include
-/// nothing.
+/// Reads an included file, given the name of the including file and the name in the `include` line. `None`: includes
+/// are not allowed.
 pub(super) type Includes<'a> = Option<&'a dyn Fn(&str, &str) -> Result<Source, ConfigError>>;
 
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub(super) struct Setting {
     /// The value with variables replaced; `None` if the line has no `=`.
     pub(super) value: Option<String>,
     pub(super) name_span: Span,
-    /// Where the value stands, or else the name.
+    /// Position of the value, or of the name if there is no value.
     pub(super) value_span: Span,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Section {
     pub(super) settings: Vec<Setting>,
 }
 
-/// Reads all sections; adds remarks about settings without effect to `warnings`.
+/// Reads all sections. Adds remarks about settings without effect to `warnings`.
 pub(super) fn read(
     source: &Source,
     environment: Environment<'_>,
@@ -90,7 +90,7 @@ pub(super) fn read(
     Ok(sections)
 }
 
-/// Returns the places of all lines with content, without comments.
+/// Returns the positions of all lines with content, without comments.
 fn lines(source: &Source) -> impl Iterator<Item = Span> + '_ {
     let mut start = 0;
     let spans = source.text().split_inclusive('\n').map(move |line| {
@@ -106,7 +106,7 @@ fn included(line: &str) -> Option<&str> {
     if rest.is_empty() || rest.starts_with([' ', '\t', '=']) { Some(rest.trim_start_matches('=').trim()) } else { None }
 }
 
-/// Reads the settings of the file called `name`. They get the place of the line that includes it.
+/// Reads the settings of the file called `name`. Their position is that of the line that includes it.
 fn include(
     source: &Source,
     (name, span): (&str, &Span),
@@ -161,7 +161,7 @@ fn include(
     Ok(())
 }
 
-/// Returns the place of `text` without the blanks around it, if `text` begins at byte `at`.
+/// Returns the position of `text` without surrounding blanks, if `text` begins at byte `at`.
 fn trimmed(text: &str, at: usize) -> Span {
     let begin = at + (text.len() - text.trim_start().len());
     begin..begin + text.trim().len()

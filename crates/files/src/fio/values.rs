@@ -1,9 +1,9 @@
-//! fio's values: numbers with units, times, lists by direction.
+//! Parses fio's values: numbers with units, times, lists by direction.
 //!
 //! **Why.** `4k` is 4096 in fio's files, `4ki` is 4000, and `kb_base=1000` swaps the two. Times have units of their
 //! own, and a default unit that depends on the option.
 //!
-//! **How.** Pure functions turn text into numbers; their errors are sentences for the user.
+//! **How.** Pure functions convert text to numbers; their errors are sentences for the user.
 //!
 //! **Limits.** No arithmetic in parentheses, no fractions, no percentages, no zones. All rules are from the manual of
 //! fio 3.33, "Parameter types".

@@ -1,15 +1,15 @@
-//! What the scheduler does with a disk by one cost form.
+//! Computes the costs and rates of a disk by one cost form.
 //!
 //! **Why.** Forms differ most for small requests, by a third of the disk and more; side by side the difference is
 //! visible.
 //!
-//! **How.** With c the cost of a request, its pieces added up, a busy disk takes 1/c requests per second. If operations
-//! and bytes are limited apart (`max`), the pieces are added up for each limit, and the larger sum counts. If every
-//! other request is a write, a pair costs c_read + c_write, and the mix exponent gives how much better or worse the
-//! disk does: 2 T(f) / (c_read + c_write), f being the part of the writes in that time. For reads and writes that do
-//! not disturb each other (`duplex`) the exponent is infinite.
+//! **How.** With c the cost of a request, summed over its pieces, a busy disk completes 1/c requests per second. If
+//! operations and bytes are limited apart (`max`), the pieces are summed for each limit, and the larger sum counts. If
+//! every other request is a write, a pair costs c_read + c_write, and the mix exponent determines the disk's gain or
+//! loss: 2 T(f) / (c_read + c_write), where f is the part of the writes in that time. For reads and writes that do not
+//! disturb each other (`duplex`) the exponent is infinite.
 //!
-//! **Limits.** A request that costs nothing has no rate, so the rate is `None`.
+//! **Limits.** The rate of a request that costs nothing is `None`.
 //!
 //! **Example.** Reads of 5 us and writes of 10 us: 200 000 reads, 100 000 writes, or 133 333 of both, half and half;
 //! with duplex 200 000.
@@ -26,7 +26,7 @@ pub const SIZES_BYTES: [u32; 12] =
 /// Part of the requests that are writes in the mixed columns of [`SizeInfo`].
 pub const MIXED_WRITE_PART: f64 = 0.5;
 
-/// Size of `reachable_4k_*_pct`, in bytes: operations per second are usually counted with it.
+/// Size of `reachable_4k_*_pct`, in bytes. Operations per second are usually counted with it.
 const COUNTED_AT_BYTES: u32 = 4 << 10;
 /// Size that raises the goal, in bytes: no piece need be shorter (`plimsoll_core::PieceLimits`).
 const PIECE_MIN_BYTES: u32 = 64 << 10;
@@ -46,7 +46,7 @@ pub struct FormInfo {
     /// Writes of 4 KiB per second, in per cent of the configured write operations.
     pub reachable_4k_write_pct: Option<f64>,
     pub latency_goal_effective_ms: f64,
-    /// Why it differs from the goal asked for; `None` if it does not.
+    /// Why the goal differs from the one requested; `None` if it does not.
     pub latency_goal_reason: Option<String>,
     /// Longest read that is not split, in bytes; `None`: reads are not split.
     pub read_max_bytes: Option<u32>,
@@ -165,7 +165,7 @@ impl SizeInfo {
 struct Charge {
     pieces: u32,
     cost_fs: f64,
-    /// What it takes of operations and of bytes if these are limited apart, otherwise twice its cost.
+    /// Costs at the limits of operations and of bytes if these are limited apart, otherwise the whole cost twice.
     parts_fs: [f64; 2],
 }
 
@@ -186,7 +186,7 @@ impl Charge {
         }
     }
 
-    /// Returns what the request takes of the limit that it meets first.
+    /// Returns the cost at the limit that the request reaches first.
     fn most_fs(&self) -> f64 {
         self.parts_fs[0].max(self.parts_fs[1])
     }

@@ -1,15 +1,14 @@
 //! The output of Seastar's `ioinfo` for a disk, with its keys and its integers.
 //!
 //! **Why.** People who move from Seastar compare these figures first. And for a disk that is throttled there, they are
-//! what Seastar's scheduler really works with.
+//! the figures that Seastar's scheduler really uses.
 //!
 //! **How.** [`SeastarUnits`] has the arithmetic. The effective goal is the depth of the bucket over its rate, 2^24
 //! units per millisecond. The longest request is the longest 512 * 2^k bytes whose cost fits the bucket, at most 16
 //! MiB, and at most the saturation length of the file.
 //!
-//! **Limits.** One NUMA node. With `duplex` Seastar has two equal buckets, and prints one. Seastar cannot leave
-//! requests unsplit: without a latency goal the bucket is that of the default goal, and the longest requests are
-//! `null`.
+//! **Limits.** One NUMA node. With `duplex` Seastar has two equal buckets, and prints one. Seastar always splits long
+//! requests: without a latency goal the bucket is that of the default goal, and the longest requests are `null`.
 //!
 //! **Example.** 218 786 reads and 1 542 559 872 bytes per second: a read of 4 KiB takes 121 232 units, and the bucket
 //! of 12 582 912 units (0.75 ms) takes reads of 1 MiB.
@@ -39,7 +38,8 @@ pub struct IoInfo {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct IoQueueInfo {
-    /// Number of the queue: the place of the disk in the file, from 1. Seastar's queue 0 is for disks without an entry.
+    /// Number of the queue: the position of the disk in the file, from 1. Seastar's queue 0 is for disks without an
+    /// entry.
     pub id: usize,
     /// 128 times the read operations per second; `None` if unlimited.
     pub req_count_rate: Option<u64>,

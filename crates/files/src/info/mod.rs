@@ -1,13 +1,13 @@
-//! The promises of a disk description: Seastar's figures, and what a scheduler lets through by each cost form.
+//! Computes the figures of a disk description: Seastar's, and the rates that a scheduler admits by each cost form.
 //!
-//! **Why.** Four figures become costs, a token bucket and a longest request. Numbers show whether these mean what the
-//! author of the file meant, and no disk is needed for them: a form that yields 63 % of the file's operations is found
-//! here, not in production.
+//! **Why.** Four figures become costs, a token bucket and a longest request. Numbers show whether these match the
+//! intention of the file's author, without a disk: a form that yields 63 % of the file's operations is found here, not
+//! in production.
 //!
 //! **How.** [`of_properties`] and [`of_disk_model`] make one [`DiskInfo`] per disk. [`IoInfo`] has the output of
-//! Seastar's `ioinfo`, always in Seastar's arithmetic; [`FormInfo`] has what this scheduler does, for each cost form,
-//! side by side. All costs come from [`CostModel`] and [`SeastarUnits`](plimsoll_core::SeastarUnits); nothing is
-//! computed twice.
+//! Seastar's `ioinfo`, always in Seastar's arithmetic; [`FormInfo`] has the costs and rates of this scheduler for each
+//! cost form. All costs come from [`CostModel`] and [`SeastarUnits`](plimsoll_core::SeastarUnits); nothing is computed
+//! twice.
 //!
 //! **Limits.** One NUMA node: with several, Seastar gives each its part of the figures. Rates are those of a disk that
 //! is always busy and exactly as fast as its model; the closed loop, which follows the real disk, does not affect them.
@@ -66,7 +66,7 @@ impl Default for InfoOptions {
     }
 }
 
-/// The promises of the disks of a file. This structure is its JSON form.
+/// The computed figures of a file's disks. This structure is its JSON form.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Info {
     /// Version of the JSON form: [`SCHEMA`].
@@ -94,24 +94,24 @@ pub struct DiskInfo {
     pub mix_exponent: Option<f64>,
     /// The limits of a disk model's volume, which reads and writes share, with their bursts.
     pub shared_limits: Vec<Cap>,
-    /// What parts of the best rate of random reads cost, where the file has rates by depth.
+    /// Depth, rate and latency at parts of the best rate of random reads, if the file has rates by depth.
     #[serde(serialize_with = "as_maps")]
     pub read_goals: Vec<Price>,
-    /// The same of random writes.
+    /// The same for random writes.
     #[serde(serialize_with = "as_maps")]
     pub write_goals: Vec<Price>,
     /// I/O queues that share the disk, at least 1.
     pub io_queues: u16,
-    /// The latency goal asked for, in milliseconds; `None`: requests are not split.
+    /// The latency goal requested, in milliseconds; `None`: requests are not split.
     pub latency_goal_asked_ms: Option<f64>,
-    /// The one of [`DiskInfo::forms`] that was asked for, or is the disk's own.
+    /// The requested one of [`DiskInfo::forms`], or the disk's own.
     pub model: &'static str,
-    /// What the scheduler does by each cost form; a measured table, if there is one, comes first.
+    /// The costs and rates by each cost form; a measured table, if there is one, comes first.
     #[serde(serialize_with = "forms::as_map")]
     pub forms: Vec<FormInfo>,
 }
 
-/// Writes each price as a map; the library's own crate has no code for that.
+/// Writes each price as a map, because the library's own crate cannot serialize it.
 fn as_maps<S: Serializer>(prices: &[Price], serializer: S) -> Result<S::Ok, S::Error> {
     let map = |Price { goal, at }: &Price| {
         let DepthRate { depth, iops, p50_ns } = at;
@@ -121,7 +121,7 @@ fn as_maps<S: Serializer>(prices: &[Price], serializer: S) -> Result<S::Ok, S::E
 }
 
 impl DiskInfo {
-    /// Returns the form of this name: one of [`CostForm::name`], or [`TABLE`] if the disk has one.
+    /// Returns the form called `name`: one of [`CostForm::name`], or [`TABLE`] if the disk has one.
     pub fn form(&self, name: &str) -> Option<&FormInfo> {
         self.forms.iter().find(|form| form.name == name)
     }
@@ -132,7 +132,7 @@ impl DiskInfo {
     }
 }
 
-/// Returns the promises of an io-properties file. Looks up the device number of each mount point, nothing else.
+/// Returns the figures of an io-properties file. Looks up the device number of each mount point, nothing else.
 pub fn of_properties(properties: &IoProperties, options: &InfoOptions) -> Info {
     let disk = |(position, entry): (usize, &DiskProperties)| {
         let subject = Subject {
@@ -153,15 +153,17 @@ pub fn of_properties(properties: &IoProperties, options: &InfoOptions) -> Info {
     Info { schema: SCHEMA, disks: properties.disks.iter().enumerate().map(disk).collect() }
 }
 
-/// Returns the promises of a disk model. `name` is used if the model has none.
+/// Returns the figures of a disk model. `name` is used if the model has none.
 pub fn of_disk_model(disk: &DiskModel, name: &str, options: &InfoOptions) -> Info {
     let [read_block, write_block] = disk.block_bytes;
     let mut models = by_form(|form| CostModel::from_figures(&disk.figures, form, read_block, write_block));
+
     let config = disk.config();
     let own = config.model.form().map_or(TABLE, CostForm::name);
     if own == TABLE {
         models.insert(0, (TABLE, config.model));
     }
+
     let subject = Subject {
         mountpoints: &[],
         name: Some(disk.name.as_deref().unwrap_or(name)),
@@ -175,6 +177,7 @@ pub fn of_disk_model(disk: &DiskModel, name: &str, options: &InfoOptions) -> Inf
         models,
         model: options.form.map_or(own, CostForm::name),
     };
+
     Info { schema: SCHEMA, disks: vec![subject.info(options)] }
 }
 

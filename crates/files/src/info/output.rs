@@ -1,4 +1,4 @@
-//! [`Info`] for programs: JSON, Seastar's YAML, CSV.
+//! Writes [`Info`] for programs: JSON, Seastar's YAML, CSV.
 //!
 //! **Why.** The forms are contracts; docs/formats.md describes them.
 //!
@@ -30,8 +30,8 @@ impl Info {
         text
     }
 
-    /// Returns CSV: a header, then a line for each disk and size, with the columns of each form. `disk` is the place of
-    /// the disk in the file, from 1.
+    /// Returns CSV: a header, then a line for each disk and size, with the columns of each form. `disk` is the position
+    /// of the disk in the file, from 1.
     pub fn to_csv(&self) -> String {
         let mut text = String::from("disk,bytes");
         for form in self.disks.first().map_or(&[][..], |disk| &disk.forms) {

@@ -1,4 +1,4 @@
-//! Known answers: Seastar's integers, and rates that were worked out by hand.
+//! Checks known answers: Seastar's integers, and rates computed by hand.
 
 use super::*;
 use crate::{disk, io_properties};
@@ -21,7 +21,7 @@ fn figures_text(read_iops: u64, read_bandwidth: u64, write_iops: u64, write_band
     )
 }
 
-/// A disk without figures, when that still meant 2^31 - 1: 2^24 operations of weight 128 make one more than that.
+/// A disk without figures, when that still meant 2^31 - 1: 2^24 operations of weight 128 are one more than that.
 #[test]
 fn seastar_s_unconfigured_disk_of_before_2025() {
     let text = figures_text(1 << 24, (1 << 33) - 4, 1 << 24, (1 << 33) - 4);
@@ -96,7 +96,7 @@ fn calculated_figures_are_the_configured_ones() {
     }
 }
 
-/// Writes ten times as fast as reads weigh 12 instead of 12.8, so Seastar lets 6.7 % more through than configured.
+/// Writes ten times as fast as reads weigh 12 instead of 12.8, so Seastar admits 6.7 % more than configured.
 #[test]
 fn seastar_s_own_difference_is_shown() {
     let disk = first(&figures_text(1_000, 1 << 30, 10_000, 1 << 30));
@@ -112,7 +112,7 @@ fn seastar_s_own_difference_is_shown() {
 
 #[test]
 fn what_each_form_lets_through() {
-    // Reads: 5 us, 2 GB/s. Writes: 10 us, 1 GB/s. Costs in us, worked out by hand.
+    // Reads: 5 us, 2 GB/s. Writes: 10 us, 1 GB/s. Costs in us, computed by hand.
     let disk = first(&figures_text(200_000, 2_000_000_000, 100_000, 1_000_000_000));
     let cases = [
         // form, bytes, read, write
@@ -190,7 +190,7 @@ fn mixes_follow_the_exponent() {
     }
 }
 
-/// A volume sells operations and bytes, not reads and writes: a mix of both gets what one of them alone gets.
+/// A volume sells operations and bytes, not reads and writes: a mix of both gets as much as one of them alone.
 #[test]
 fn a_mix_does_not_exceed_what_reads_and_writes_share() {
     for (name, iops, bytes_per_s) in [

@@ -1,7 +1,7 @@
-//! The classes of a job file, checked when all names are known.
+//! Checks the classes of a job file, after all names are known.
 //!
-//! **Why.** A job that joins a class by a wrong name, or two jobs that want different limits for one class, would
-//! measure something else than the file says.
+//! **Why.** A job that joins a class by a wrong name, or two jobs that set different limits for one class, would
+//! measure another load than the file states.
 //!
 //! **How.** [`check`] checks that every joined class exists, that none exists twice, and that jobs of one class agree
 //! on its bandwidth.
@@ -64,7 +64,7 @@ fn nearest_class(class: &str, jobs: &[Job], group_classes: &HashSet<&str>, diale
     let owners = jobs.iter().filter(|job| matches!(job.class, JobClass::Own { .. }));
     let mut names: Vec<&str> = group_classes.iter().copied().collect();
     names.extend(owners.map(|owner| owner.name.as_str()));
-    // One-letter names are one slip away from any other, so they are no candidates.
+    // One-letter names are a single typing error apart, so they are no candidates.
     names.retain(|name| name.len() > 1);
     names.sort_unstable();
 

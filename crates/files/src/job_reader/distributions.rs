@@ -1,13 +1,13 @@
-//! The frequencies of lengths and positions: `bssplit` and `access`.
+//! Reads the frequencies of lengths and positions: `bssplit` and `access`.
 //!
 //! **Why.** Real loads have several lengths, and hot data. The words are fio's where fio has them, so that settings
 //! written for fio can be copied.
 //!
-//! **How.** [`read_sizes`] takes `4k/60:64k/40` (length, per cent of the requests), or a list of `[4k, 60]`.
-//! [`read_access`] takes a word and, after a colon, its numbers.
+//! **How.** [`read_sizes`] accepts `4k/60:64k/40` (length, per cent of the requests), or a list of `[4k, 60]`.
+//! [`read_access`] accepts a word and, after a colon, its numbers.
 //!
-//! **Limits.** At most [`MAX_PARTS`] lengths or zones. Per cents must sum to 100; fio fills in missing ones, this
-//! reader does not guess.
+//! **Limits.** At most [`MAX_PARTS`] lengths or zones. Percentages must sum to 100; fio fills in missing ones, this
+//! reader does not.
 //!
 //! **Example.** `zoned:60/10:40/90`: 60 % of the requests go to the first 10 % of the data, 40 % to the rest.
 
@@ -17,9 +17,9 @@ use super::super::error::{Code, ConfigError};
 use super::super::fields::Field;
 use super::super::jobs::{Access, MAX_REQUEST_BYTES, SizeShare};
 
-/// Most lengths of a `bssplit`, and zones of an `access`: fio's bound for the former.
+/// Most lengths of a `bssplit`, and most zones of an `access`: fio's bound for the former.
 const MAX_PARTS: usize = 64;
-/// Largest distance of a sum from 100, since written per cents are rounded.
+/// Largest distance of a sum from 100, because written percentages are rounded.
 const SUM_TOLERANCE_PCT: f64 = 0.01;
 
 const SIZES_HELP: &str = "write lengths and per cents that make 100, such as 4k/60:64k/40 or [[4k, 60], [64k, 40]]";

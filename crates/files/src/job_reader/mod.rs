@@ -1,12 +1,12 @@
-//! Turns the text of a job file into a [`JobFile`]: the keys, their ranges, and their effects on each other.
+//! Parses the text of a job file into a [`JobFile`]: the keys, their ranges, and their effects on each other.
 //!
-//! **Why.** [`super::jobs`] defines a job; this module defines how one is written, and explains the mistakes.
+//! **Why.** [`super::jobs`] defines a job; this module defines its text form, and explains mistakes.
 //!
 //! **How.** One function per key or group of keys, each with the error and the advice for its own mistakes. `schema`
 //! lists the keys; `shard_info`, `distributions` and `options` read the maps of a job; `classes` resolves classes at
 //! the end, when all names are known.
 //!
-//! **Limits.** The first error ends the reading. Checks that depend on the number of shards are not made here.
+//! **Limits.** Reading ends at the first error. Checks that depend on the number of shards are made elsewhere.
 //!
 //! **Example.** `shard_info: {paralelism: 1}` is refused at the key, with "did you mean `parallelism`?".
 
@@ -95,7 +95,8 @@ fn check_not_groups(entries: &[Field<'_>]) -> Result<(), ConfigError> {
     Err(error.with_help("this looks like a file of scheduling groups: pass it with --sched-groups"))
 }
 
-/// Returns a key of ours, and refuses it in jobs in which it does nothing. `belongs` names the jobs in which it works.
+/// Returns a key that io_tester does not have. Refuses it in jobs in which it has no effect; `belongs` names the
+/// jobs in which it has one.
 fn own_key<'a>(
     fields: &Fields<'a>,
     key: &str,
@@ -137,7 +138,7 @@ fn read_job(entry: &Field<'_>, dialect: Dialect, warnings: &mut Vec<Diagnostic>)
     Ok(job)
 }
 
-/// Reads where a job works, if that is not where the others do.
+/// Reads the job's storage, if it has one of its own.
 fn read_storage(fields: &Fields<'_>) -> Result<Option<JobStorage>, ConfigError> {
     let disk = fields.get("disk");
     match (fields.get("storage"), disk) {
@@ -236,7 +237,7 @@ fn read_files(job: &Fields<'_>) -> Result<u32, ConfigError> {
     job.required("files_count", help)?.count(1..=MAX_FILES)
 }
 
-/// Returns the shards, and where each of them stands in the text.
+/// Returns the shards, and the position of each in the text.
 fn read_shards(field: &Field<'_>) -> Result<(ShardSet, Vec<Span>), ConfigError> {
     if field.is_scalar() {
         if field.text()? == "all" {

@@ -1,4 +1,4 @@
-//! The I/O options of a job: the map `options`.
+//! Reads the I/O options of a job: the map `options`.
 //!
 //! **Why.** io_tester's options change how files grow and how shards sleep; ours change the contents of writes and the
 //! flushes.
@@ -6,8 +6,8 @@
 //! **How.** [`read`] reads each option. Options of io_tester that make no difference here are accepted, with a warning
 //! if the results could be misread.
 //!
-//! **Limits.** Shards always wake precisely, so `sleep_type` makes no difference; there are no busy loops, and they
-//! cost no CPU time.
+//! **Limits.** Shards always wake precisely, so `sleep_type` has no effect. There are no busy loops, and they cost no
+//! CPU time.
 //!
 //! **Example.** `{verify: true, compressible: 50, fdatasync: 32}`.
 
@@ -19,10 +19,10 @@ use super::super::jobs::{Content, Job, JobKind, PauseDistribution};
 use super::schema::{Dialect, read_map};
 use super::{MAX_DATA_BYTES, own_key, warn_ignored};
 
-/// A warning that is given once for a file.
+/// A warning that is issued once for a file.
 const BUSY_LOOP: &str = "`sleep_type: busyloop` has no effect";
 
-/// Reads the part of a job that comes from `options`.
+/// Reads the settings of a job from `options`.
 pub(super) fn read(
     fields: &Fields<'_>,
     job: &mut Job,

@@ -1,9 +1,9 @@
-//! The keys of a job file, and those that a simulated disk takes.
+//! Lists the keys of a job file, and those for a simulated disk.
 //!
-//! **Why.** A key that does nothing where it stands is worse than an error, so each map has its list.
+//! **Why.** A key without effect is worse than an error, so each map has its list.
 //!
 //! **How.** A [`Dialect`] gives the [`Schema`] of each map. [`read_map`] reads one; if a key belongs to another map,
-//! its error says to which.
+//! the error names that map.
 //!
 //! **Limits.** Whether a key suits the type of the job is decided by the key's reader.
 //!
@@ -12,7 +12,7 @@
 use super::super::error::{Code, ConfigError};
 use super::super::fields::{Field, Fields, Refused, Schema};
 
-/// Where jobs run; each place allows other keys.
+/// Kind of disk on which jobs run. Each allows other keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Dialect {
     /// A job on a real disk.
@@ -44,7 +44,7 @@ impl Dialect {
     }
 }
 
-/// The key that stands in the place of `parallelism` in a `cpu` job of a file that came with io_tester.
+/// Misspelling of `parallelism` in a `cpu` job of a file that came with io_tester.
 pub(super) const MISSPELT_PARALLELISM: &str = "parallelim";
 
 const JOB: Schema = Schema {
@@ -68,7 +68,7 @@ const JOB: Schema = Schema {
 const REAL_DISKS_ONLY: &str = "remove it: only `plimsoll test` does that, on a real disk";
 const SAY_IT_OPEN: &str = "remove it, or write a job of the scenario's own: `open:`, `size:`, `start:`";
 
-/// The keys of a scenario's job, which runs on one of several disks, from one time to another.
+/// The keys of a scenario's job, which has a disk, a start and a stop.
 pub(in super::super) const SIMULATED_JOB: Schema = Schema {
     what: "a job",
     known: &["name", "type", "shards", "data_size", "shard_info", "options", "disk", "start", "stop"],
@@ -153,7 +153,7 @@ const SIMULATED_OPTIONS: Schema = Schema {
     ],
 };
 
-/// Reads the map `field`. If an unknown key belongs to another map of a job, the error says to which.
+/// Reads the map `field`. If an unknown key belongs to another map of a job, the error names that map.
 pub(super) fn read_map<'a>(
     field: &Field<'a>,
     schema: &Schema<'_>,

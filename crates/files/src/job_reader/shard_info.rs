@@ -1,11 +1,11 @@
-//! The load of a job on each shard: the map `shard_info`.
+//! Reads the load of a job on each shard: the map `shard_info`.
 //!
-//! **Why.** Most of a job's settings stand here, and most of the keys that have no effect beside others.
+//! **Why.** Most of a job's settings are here, and most of the keys that have no effect beside others.
 //!
-//! **How.** [`read`] reads each key in its range. If keys of io_tester do nothing in a job, it warns and resets them,
-//! where io_tester ignores them silently; our own keys are refused where they do nothing.
+//! **How.** [`read`] reads each key in its range. If keys of io_tester have no effect in a job, it warns and resets
+//! them, where io_tester ignores them silently; our own keys are refused where they have no effect.
 //!
-//! **Limits.** Whether a request fits into the data depends on the number of shards, and is not checked here.
+//! **Limits.** Whether a request fits into the data depends on the number of shards, and is checked elsewhere.
 //!
 //! **Example.** `{parallelism: 8, rate: 5000, bssplit: "4k/60:64k/40"}`: 5000 requests per second on each shard, of two
 //! lengths, at most eight in flight.
@@ -62,7 +62,7 @@ pub(super) fn execution_ns(fields: &Fields<'_>, dialect: Dialect) -> Result<u64,
     }
 }
 
-/// Reads the part of a job that comes from `shard_info`.
+/// Reads the settings of a job from `shard_info`.
 pub(super) fn read(fields: &Fields<'_>, job: &mut Job, warnings: &mut Vec<Diagnostic>) -> Result<(), ConfigError> {
     let kind = job.kind;
     let pause =
@@ -164,7 +164,7 @@ fn read_bandwidth(fields: &Fields<'_>) -> Result<Option<u64>, ConfigError> {
     Ok(fields.optional("bandwidth", rate)?.filter(|rate| *rate > 0))
 }
 
-/// Returns the class. `class` wins over `shares`, as io_tester's manual says.
+/// Returns the class. `class` overrides `shares`, as io_tester's manual says.
 fn read_class(fields: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Result<JobClass, ConfigError> {
     let shares = fields.or("shares", DEFAULT_SHARES, |field| field.count(1..=MAX_SHARES))?;
     let Some(class) = fields.get("class") else {

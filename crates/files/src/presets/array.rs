@@ -1,7 +1,7 @@
-//! An array of disks beside the limit of its instance.
+//! Compares an array of disks with the limit of its instance.
 //!
-//! **Why.** Three volumes of 250 MB/s are 750 MB/s only if the instance lets that through; a reader who takes its 6,800
-//! Mb/s for MB/s never finds out why it does not.
+//! **Why.** Three volumes of 250 MB/s give 750 MB/s only if the instance admits that; a user who reads its 6,800 Mb/s
+//! as MB/s never finds the reason.
 //!
 //! **How.** The bandwidth of the array is the sum of its members'. Reads and writes are each compared with the limit:
 //! the array carries the smaller of sum and limit, and the limit binds if the sum is above it.
@@ -29,7 +29,7 @@ pub struct ArrayReport {
     pub members: u32,
     pub member: PresetInfo,
     pub array: PresetInfo,
-    /// The bandwidth that the instance lets through, in bytes per second; `None` if no limit was given.
+    /// The bandwidth that the instance admits, in bytes per second; `None` if no limit was given.
     pub limit_bytes_per_s: Option<u64>,
     /// Whether the limit is below the members' bandwidth in either direction.
     pub limit_binds: bool,
@@ -43,7 +43,7 @@ pub struct Direction {
     pub sum_bytes_per_s: u64,
     /// The bandwidth that is carried: the smaller of sum and limit.
     pub carried_bytes_per_s: u64,
-    /// Which of the two that is: `limit` or `members`.
+    /// The smaller of the two: `limit` or `members`.
     pub bound_by: &'static str,
     /// Part of the limit beyond the sum; 0 if the limit binds, `None` without a limit.
     pub left_bytes_per_s: Option<u64>,

@@ -1,6 +1,6 @@
-//! All that is known of a preset, as one flat record.
+//! Collects all that is known of a preset in one flat record.
 //!
-//! **Why.** A figure without its source, its date and its meaning is a rumour.
+//! **Why.** A figure is only useful with its source, its date and its meaning.
 //!
 //! **How.** [`PresetInfo::of`] collects row and model. Figures are given for one disk and for all; `defaults` names the
 //! values without a source. [`to_csv`] prints the columns that fit in a line, [`properties`] an io-properties file of
@@ -85,8 +85,8 @@ pub struct PresetInfo {
     pub unloaded_read_us: f64,
     /// Median of a small write on the idle disk, in us.
     pub unloaded_write_us: f64,
-    /// Which of `mix_exponent`, `read_latency`, `write_latency`, `capacity`, `disks` have no source; the model has the
-    /// values of its generation.
+    /// Those of `mix_exponent`, `read_latency`, `write_latency`, `capacity`, `disks` that have no source; the model
+    /// uses the values of its generation.
     pub defaults: Vec<&'static str>,
     /// The limits of a volume with a burst, once its credits are used up.
     pub caps: Vec<Cap>,
@@ -156,7 +156,7 @@ impl PresetInfo {
         }
     }
 
-    /// Describes for people what a volume with a burst carries while credits last.
+    /// Describes for people the rates of a volume with a burst while credits last.
     pub fn burst_text(&self) -> Option<String> {
         let burst = self.burst.as_ref()?;
         let (operations, bytes) =

@@ -1,13 +1,13 @@
-//! Named devices as the commands use them: found by name or figures, multiplied, provisioned, compared.
+//! Finds named devices by name or figures, multiplies, provisions and compares them, as the commands need.
 //!
 //! **Why.** A measured figure alone says little. A wrong one stands out beside the figures of the same instance, or of
-//! its sisters with more or fewer of the same disks: see [`crate::check`]. And a disk that is not at hand can be
-//! simulated, if it has a name.
+//! its sisters with more or fewer of the same disks: see [`crate::check`]. And a named disk can be simulated without
+//! the hardware.
 //!
-//! **How.** The tables, and the devices made of them, are those of [`plimsoll_sim::device::presets`], where every
-//! figure stands once. [`resolve`] reads a name from a command line: `NAME`, `4xNAME` for an array,
-//! `gp3:500GiB:16000iops` for a volume with more than its base. [`PresetInfo`] holds all that is known of a preset;
-//! [`search`] finds presets by their figures; [`ArrayReport`] compares an array with the limit of its instance.
+//! **How.** The tables, and the devices made of them, are those of [`plimsoll_sim::device::presets`], which has every
+//! figure once. [`resolve`] reads a name from a command line: `NAME`, `4xNAME` for an array, `gp3:500GiB:16000iops` for
+//! a volume with more than its base. [`PresetInfo`] has all that is known of a preset; [`search`] finds presets by
+//! their figures; [`ArrayReport`] compares an array with the limit of its instance.
 //!
 //! **Limits.** [`find`] and [`family`] know instances only, as do the checks of files.
 //!
@@ -40,7 +40,7 @@ pub use search::{Minimum, all, search};
 /// The keys of the four figures in an io-properties file.
 pub const FIGURE_KEYS: [&str; 4] = ["read_iops", "read_bandwidth", "write_iops", "write_bandwidth"];
 
-/// Largest [`distance`] of a figure from a preset's at which both count as the same: two runs on the same kind of disk
+/// Largest [`distance`] of a figure from a preset's at which both count as the same. Two runs on the same kind of disk
 /// differ by some per cent.
 pub const SAME_FIGURE: f64 = 0.10;
 
@@ -64,13 +64,15 @@ pub fn meant<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     beginning
 }
 
-/// Returns the instances of the family of the one called `name`, that one included; none if there is no such name.
+/// Returns the instances of the family of the instance called `name`, including that one; none if there is no such
+/// instance.
 pub fn family(name: &str) -> Vec<&'static Instance> {
     let Some(family) = find(name).map(Instance::family) else { return Vec::new() };
     instances().iter().filter(|instance| instance.family() == family).collect()
 }
 
-/// Returns how far `figure` is from `reference`: 0 for equal, 0.1 for 10 % more or 1/1.1 of it, infinite if one is 0.
+/// Returns the relative distance of `figure` to `reference`: 0 for equal, 0.1 for 10 % more or 1/1.1 of it, infinite if
+/// one is 0.
 pub fn distance(figure: u64, reference: u64) -> f64 {
     let (low, high) = (figure.min(reference), figure.max(reference));
     if low == 0 { f64::INFINITY } else { high as f64 / low as f64 - 1.0 }

@@ -1,10 +1,10 @@
-//! A device as a command line names it.
+//! Resolves the name of a device on a command line.
 //!
-//! **Why.** `--disk` means the same in every command, and a nearly right name deserves an answer, not a search.
+//! **Why.** `--disk` means the same in every command, and a nearly right name should get a suggestion.
 //!
-//! **How.** `[COUNTx]NAME[:SIZE][:OPERATIONSiops][:BANDWIDTH]`: the members of a RAID 0, a name of the tables in any
-//! case, and for volumes the values beyond the base, in any order, each told by its unit: `500GiB`, `16000iops`,
-//! `1000MiB/s`. Units are those of data sheets, see
+//! **How.** `[COUNTx]NAME[:SIZE][:OPERATIONSiops][:BANDWIDTH]`: the members of a RAID 0, a name of the tables in upper
+//! or lower case, and for volumes the values beyond the base, in any order, each identified by its unit: `500GiB`,
+//! `16000iops`, `1000MiB/s`. Units are those of data sheets, see
 //! [`parse_data_sheet_bytes`](plimsoll_figures::units::parse_data_sheet_bytes).
 //!
 //! **Limits.** Only volumes can have more than their base. An array has at most 256 disks.
@@ -45,9 +45,9 @@ impl Row {
 pub struct Resolved {
     /// The whole device, under the given name.
     pub preset: Preset,
-    /// One member if it is an array, otherwise the whole.
+    /// One member if the device is an array, otherwise the whole.
     pub member: Preset,
-    /// Members; 1 if it is no array.
+    /// Members; 1 if the device is no array.
     pub count: u32,
     pub row: Row,
 }
@@ -128,7 +128,7 @@ fn split_count(text: &str) -> Result<(u32, &str), ResolveError> {
     }
 }
 
-/// Reads the values asked of a volume, each told by its unit.
+/// Reads the values requested of a volume, each identified by its unit.
 fn provision(asked: &str) -> Result<Provision, ResolveError> {
     let mut provision = Provision::default();
     for part in asked.split(':') {

@@ -1,6 +1,6 @@
-//! Presets by words and by figures.
+//! Searches presets by words and by figures.
 //!
-//! **Why.** "Which instance carries 600 000 reads per second?" is asked before a name is known.
+//! **Why.** "Which instance has 600 000 reads per second?" is asked before a name is known.
 //!
 //! **How.** [`search`] keeps the presets whose name, title, family or source contains every word of a text, and whose
 //! figures (of all disks) are at least a [`Minimum`]. They are sorted by the largest ratio of a figure to its minimum,
@@ -34,7 +34,7 @@ pub struct Minimum {
 
 impl Minimum {
     /// Returns the largest ratio of a figure to its minimum, at least 1; 1 if there is no minimum, `None` if a figure
-    /// is too small or not known.
+    /// is too small or unknown.
     fn excess(&self, preset: &PresetInfo) -> Option<f64> {
         let total = &preset.total;
         let pairs = [
@@ -57,7 +57,7 @@ pub fn all() -> Vec<PresetInfo> {
     names().filter_map(|name| resolve(name).ok()).map(|resolved| PresetInfo::of(&resolved)).collect()
 }
 
-/// Returns the presets with every word of `text` (in any case) and at least `minimum`, the nearest first.
+/// Returns the presets with every word of `text` (in upper or lower case) and at least `minimum`, the nearest first.
 pub fn search(text: &str, minimum: &Minimum) -> Vec<PresetInfo> {
     let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
     let has_words = |preset: &PresetInfo| {

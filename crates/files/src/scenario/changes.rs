@@ -1,7 +1,7 @@
-//! Faults and changes while a scenario runs.
+//! Reads faults and changes that happen while a scenario runs.
 //!
-//! **Why.** A scheduler shows its worth when something happens: a disk slows down, a class gets other shares, a job
-//! appears.
+//! **Why.** The quality of a scheduler shows when something changes: a disk slows down, a class gets other shares, a
+//! job starts.
 //!
 //! **How.** `faults` are windows of time in which a disk misbehaves; `actions` change classes, jobs and members of a
 //! RAID 0 at a time. Times count from the beginning of the warm-up. Each entry does one thing.
@@ -52,7 +52,7 @@ pub(super) fn read_disk_number(field: &Field<'_>, world: &WorldSpec) -> Result<u
     }))
 }
 
-/// Returns the one key of `keys` that the entry has; refuses none and several.
+/// Returns the one key of `keys` that the entry has; an error for none and for several.
 fn only_one<'a>(entry: &Field<'a>, fields: &Fields<'a>, keys: &[&'static str]) -> Result<&'static str, ConfigError> {
     let present: Vec<&'static str> = keys.iter().copied().filter(|key| fields.get(key).is_some()).collect();
     match present.as_slice() {
@@ -78,15 +78,18 @@ pub(super) fn read_faults(
         let fields = Fields::read(entry, &FAULT)?;
         let disk = fields.or("disk", 0, |field| read_disk_number(field, world))?;
         let until = fields.required("until", "write when it ends, such as `until: 2s`")?;
+
         let window = FaultWindow {
             from_ns: fields.or("from", 0, |field| field.time_ns(0))?,
             until_ns: until.time_ns(1)?,
             kind: read_kind(entry, &fields)?,
         };
+
         if window.until_ns <= window.from_ns {
             let error = until.error(Code::OutOfRange, "the fault ends before it begins");
             return Err(error.with_help("write a time after `from`"));
         }
+
         window.check().map_err(|error| entry.error(Code::OutOfRange, error.to_string()))?;
         warnings.extend(after_the_end(fields.get("from"), window.from_ns, world));
         if let Some(disk) = world.disks.get_mut(disk) {
@@ -96,7 +99,7 @@ pub(super) fn read_faults(
     Ok(())
 }
 
-/// Returns a warning if `at_ns` is never reached, because the run has ended by then.
+/// Returns a warning if `at_ns` is never reached because the run ends earlier.
 fn after_the_end(field: Option<Field<'_>>, at_ns: u64, world: &WorldSpec) -> Option<Diagnostic> {
     let end_ns = world.warmup_ns.saturating_add(world.duration_ns);
     let field = field.filter(|_| at_ns >= end_ns)?;

@@ -1,12 +1,12 @@
-//! A disk of a scenario: its behaviour, and the scheduler's belief about it.
+//! Reads a disk of a scenario: its behaviour, and the scheduler's belief about it.
 //!
-//! **Why.** The two are separate on purpose: wrong properties are the most common trouble of all.
+//! **Why.** The two are separate because wrong properties are the most common trouble.
 //!
-//! **How.** `disk` names a preset or a disk file, which gives both; `device` changes the disk's behaviour,
+//! **How.** `disk` names a preset or a disk file, which defines both; `device` changes the disk's behaviour,
 //! `io_properties` or `figures` the scheduler's belief. If only a device is given, the scheduler believes what a
 //! measurement of the device would show.
 //!
-//! **Limits.** One entry of io-properties: the file has one disk, or `mountpoint` chooses it.
+//! **Limits.** One entry of io-properties: the file has one disk, or `mountpoint` selects it.
 //!
 //! **Example.** `{disk: i3en.3xlarge, figures: {read_iops: 50k, ...}}`: a disk whose figures are understated.
 
@@ -145,6 +145,7 @@ fn read_properties(
     base: &Path,
 ) -> Result<DiskConfig, ConfigError> {
     let properties = io_properties::parse_from_file(&base.join(field.text()?))?;
+
     let entry = match (fields.get("mountpoint"), properties.disks.as_slice()) {
         (None, [only]) => only,
         (None, many) => {
@@ -158,6 +159,7 @@ fn read_properties(
             found.ok_or_else(|| mountpoint.unknown_name("mount point in that file", &names))?
         }
     };
+
     Ok(disk_config(entry, form))
 }
 
@@ -166,6 +168,7 @@ fn read_options(fields: &Fields<'_>, config: &mut DiskConfig) -> Result<(), Conf
         "none" => Ok(LatencyGoal::NoSplit),
         _ => field.time_ns(1_000).map(LatencyGoal::Ns),
     })?;
+
     if let Some(field) = fields.get("window") {
         config.window_ns = Some(field.time_ns(1).map_err(|error| {
             if error.code() == Code::OutOfRange {
@@ -174,6 +177,7 @@ fn read_options(fields: &Fields<'_>, config: &mut DiskConfig) -> Result<(), Conf
             error
         })?);
     }
+
     config.duplex = fields.or("duplex", config.duplex, Field::boolean)?;
     let mix = |field: &Field<'_>| Ok(MixExponent::new(mix_exponent(field)?).unwrap_or(MixExponent::LINEAR));
     config.mix = fields.or("mix_exponent", config.mix.clone(), mix)?;

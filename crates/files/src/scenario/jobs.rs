@@ -1,11 +1,11 @@
-//! Jobs of a scenario: io_tester's, unchanged, with open loops and recordings beside them.
+//! Reads the jobs of a scenario: io_tester's, unchanged, with open loops and recordings beside them.
 //!
 //! **Why.** A job file that was run on a disk can be run on a simulated one, for comparison.
 //!
-//! **How.** Each job of io_tester gets its own part of its disk on every shard, in the place of its files; the parts
-//! follow one another (from the beginning again if the disk is too small). Its `rps` is for each fiber, and at most
-//! `parallelism` requests (batches) are outstanding. An entry with `open:` sends by the clock regardless of
-//! completions; one with `replay:` sends the recorded requests.
+//! **How.** Each job of io_tester gets its own part of its disk on every shard, instead of files; the parts follow one
+//! another (from the beginning again if the disk is too small). Its `rps` is for each fiber, and at most `parallelism`
+//! requests (batches) are outstanding. An entry with `open:` sends by the clock regardless of completions; one with
+//! `replay:` sends the recorded requests.
 //!
 //! **Limits.** `dsync`, `vectorized` and `extent_allocation_size_hint` have no effect here. The fibers of a job with
 //! `rps` do not tick apart: their requests are spread evenly.
@@ -49,7 +49,7 @@ const MAX_REQUESTS: f64 = 1e10;
 /// Requests per second that no disk with an arm exceeds.
 const HDD_IOPS: f64 = 1e3;
 
-/// Turns entries into jobs of the world.
+/// Converts entries to jobs of the world.
 pub(super) struct Reader<'a> {
     pub(super) groups: &'a SchedGroups,
     pub(super) world: &'a mut WorldSpec,
@@ -97,7 +97,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Adds a job. Refuses a duplicate name, and a job of which the model admits no request.
+    /// Adds a job. Refuses a duplicate name, and a job if the model admits none of its requests.
     fn add_job(&mut self, spec: JobSpec, entry: &Field<'_>) -> Result<(), ConfigError> {
         if self.world.jobs.iter().any(|job| job.name == spec.name) {
             let error = entry.error(Code::DuplicateName, format!("two jobs are called {}", quoted(&spec.name)));
@@ -137,7 +137,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Returns roughly the most requests (or slices) that a job could make.
+    /// Returns an estimate of the most requests (or slices) that a job could make.
     fn expected_requests(&self, job: &JobSpec) -> f64 {
         let world = &self.world;
         let end_ns = world.warmup_ns.saturating_add(world.duration_ns);
@@ -217,7 +217,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the region of a job, which has a part for each shard.
+    /// Returns the region of a job, with a part for each shard.
     fn region_of(&mut self, job: &Job, disk: usize) -> Region {
         let shards = self.world.shards.len() as u64;
         let bytes = match job.kind {
@@ -310,7 +310,7 @@ fn start(fields: &Fields<'_>) -> Result<Option<u64>, ConfigError> {
     })
 }
 
-/// Reads when a job stops, which must be after its start.
+/// Reads the end of a job, which must be after its start.
 fn stop(fields: &Fields<'_>) -> Result<Option<u64>, ConfigError> {
     let Some(field) = fields.get("stop") else { return Ok(None) };
     let stop_ns = field.time_ns(1)?;
@@ -327,6 +327,7 @@ fn load_of(job: &Job) -> Load {
         let pause_ns = gap_ns.saturating_sub(execution_ns).max(job.think_time_ns);
         return Load::Cpu { parallelism: job.parallelism, execution_ns, pause_ns };
     }
+
     match job.requests_per_s_per_fiber {
         None => Load::Closed {
             parallelism: job.parallelism,

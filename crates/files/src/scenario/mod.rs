@@ -1,15 +1,16 @@
-//! Scenario files: worlds for the simulator.
+//! Reads scenario files: worlds for the simulator.
 //!
 //! **Why.** "How would these jobs do on those disks, with that many shards, one of them starved?" The question is a
 //! file, and the answer is the same on every machine.
 //!
 //! **How.** One map: `disks`, `shards`, `classes` (entries of a scheduling-groups file), `jobs` (a job file's list,
 //! with open loops and recordings beside it), `faults`, `actions`, `seed`, `duration`. [`ScenarioFile`] keeps the
-//! file's tree, so that a sweep can change a value and read it again. Paths in the file are relative to its directory.
+//! file's tree, so that a sweep can change a value and read the tree again. Paths in the file are relative to its
+//! directory.
 //!
 //! **Limits.** A run lasts at most 30 days of virtual time. A job that could make more than 10^10 requests in it is
-//! refused, because it would not end; so is a model that could not carry one request of each job within the run,
-//! because it admits nothing.
+//! refused, because it would run too long; so is a model that could not complete one request of each job within the
+//! run, because it admits nothing.
 //!
 //! **Example.**
 //!
@@ -73,7 +74,7 @@ const SHARDS: Schema = Schema {
 
 const HOG: Schema = Schema { what: "a hog", known: &["busy", "pause"], refused: &[] };
 
-/// A scenario file, parsed as YAML, whose keys are not read yet.
+/// A scenario file, parsed as YAML, before its keys are read.
 #[derive(Clone, Debug)]
 pub struct ScenarioFile {
     source: Source,
@@ -89,7 +90,7 @@ pub struct Scenario {
     pub world: WorldSpec,
     /// The names of the disks, in the order of the world's list.
     pub disk_names: Vec<String>,
-    /// Remarks of the reader that refuse nothing.
+    /// Remarks of the reader, which do not refuse the file.
     pub warnings: Vec<Diagnostic>,
 }
 
@@ -97,7 +98,7 @@ impl ScenarioFile {
     /// Parses the text of a scenario. `source_name` is used in messages; paths in the text are relative to `base`.
     ///
     /// # Errors
-    /// The text is no YAML, or the job file cannot be read.
+    /// The text is not YAML, or the job file cannot be read.
     pub fn parse(source_name: &str, text: &str, base: &Path) -> Result<ScenarioFile, ConfigError> {
         ScenarioFile::of(Source::new(source_name, text), base)
     }
@@ -127,7 +128,7 @@ impl ScenarioFile {
     /// value.
     ///
     /// # Errors
-    /// With the line: everything that is invalid. Keys of `changes` that lead nowhere.
+    /// With the line: every invalid value. Keys of `changes` without a target.
     pub fn scenario(&self, changes: &[(String, String)]) -> Result<Scenario, ConfigError> {
         let mut changed = self.clone();
         for (key, value) in changes {

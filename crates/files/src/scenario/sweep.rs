@@ -1,11 +1,11 @@
-//! Sweeps: the same scenario with other values.
+//! Changes values of a scenario for a sweep.
 //!
-//! **Why.** The question "what if there were twice as many shards" should not need twice as many files.
+//! **Why.** The question "what if there were twice as many shards" should not need a second file.
 //!
 //! **How.** A key path (`disks.0.window`, `jobs.query.shard_info.parallelism`) names one place: words are keys, numbers
-//! and names choose entries of a list. A single word stands for every place where such a key belongs: the scenario
-//! itself, the jobs' `shard_info` (`parallelism`, `reqsize`, `rps`, `shares`), the disks (`window`, `mode`), or the
-//! classes. The value replaces the present one, or is added.
+//! and names select entries of a list. A single word means every place where such a key belongs: the scenario itself,
+//! the jobs' `shard_info` (`parallelism`, `reqsize`, `rps`, `shares`), the disks (`window`, `mode`), or the classes.
+//! The value replaces the present one, or is added.
 //!
 //! **Limits.** Values are single values, not maps or lists. Messages show a changed value at the place of the old one.
 //!
@@ -61,7 +61,7 @@ fn unknown_word(word: &str, refuse: &dyn Fn(String, String) -> ConfigError) -> C
     refuse(format!("nothing can be swept by the name {}", quoted(word)), help)
 }
 
-/// Sets a single word everywhere it belongs. Returns whether there is such a place.
+/// Sets a single word at each place where it belongs. Returns whether there is such a place.
 fn set_everywhere(root: &mut Node, job_file: Option<&mut Node>, word: &str, value: &str) -> bool {
     if word == "shards" && child(root, "shards").is_some_and(|node| matches!(node.value, Value::Map(_))) {
         return set_path(root, &["shards", "count"], value).is_ok();
@@ -108,7 +108,7 @@ fn child<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {
     entries.iter_mut().find(|(name, _)| name.scalar() == Some(key)).map(|(_, node)| node)
 }
 
-/// Follows a path and sets its end. The error is the segment that leads nowhere.
+/// Follows a path and sets its end. The error is the segment without a target.
 fn set_path<'s>(node: &mut Node, segments: &[&'s str], value: &str) -> Result<(), &'s str> {
     let Some((segment, rest)) = segments.split_first() else {
         node.value = Value::Scalar(value.to_owned());

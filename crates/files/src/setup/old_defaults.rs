@@ -1,7 +1,7 @@
-//! The old scheduler, in which rates that were not configured stood at 2^31 - 1, and were a limit.
+//! Reproduces the old scheduler, in which unconfigured rates were 2^31 - 1, and a limit.
 //!
 //! **Why.** Until July 2025 Seastar's unset rates were `INT_MAX` of its weighted units. "Unlimited" was 8.6 GB/s, and
-//! fast disks looked slow for weeks. Here the effect can be reproduced, and its signature studied.
+//! fast disks looked slow for weeks. This module reproduces the effect, so that its signature can be studied.
 //!
 //! **How.** Both `req_count_rate` and `blocks_count_rate` are 2^31 - 1 weighted units per second; a read, and a block
 //! of 512 bytes, weigh 128. That gives the same costs, to the last integer, as 2^24 operations and 2^33 bytes per
@@ -90,7 +90,7 @@ mod tests {
         for (len_bytes, units) in [(512, 2_000), (4096, 9_000), (128 << 10, 257_000), (1 << 20, 2_049_000)] {
             for op in [Op::Read, Op::Write] {
                 assert_eq!(model.seastar_capacity(op, len_bytes), units, "{len_bytes}");
-                // The same from 2^31 - 1 units per second.
+                // The same cost by 2^31 - 1 units per second.
                 let seconds = 128.0 * f64::from(1 + len_bytes / 512) / 2_147_483_647.0;
                 assert_eq!((seconds * 1000.0 * 16_777_216.0) as u64, units);
             }
