@@ -206,7 +206,7 @@ fn what_is_only_queued_comes_back_whole() {
 fn a_shard_that_could_not_wind_down_takes_nothing_more() {
     within_reason(|| {
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-        let (backend, switches) = Holding::new();
+        let (backend, switches) = Holding::boxed();
         let shard = Shard::new(Reactor::new(0, &topology, backend).unwrap());
         let file = topology.file("file".as_ref(), CREATE, 0);
         shard.block_on(shard.write_at(&file, Class::DEFAULT, 0, filled(8192, 1, 0))).unwrap().0.unwrap();

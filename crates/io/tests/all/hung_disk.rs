@@ -125,7 +125,7 @@ fn a_change_of_mode_reaches_a_shard_whose_disk_hangs() {
     within_reason(|| {
         let setup = DiskSetup { mode: DiskMode::Depth { max_io_requests: 1 }, ..DiskSetup::unlimited() };
         let topology = Topology::new(1, Classes::new(), vec![setup]).unwrap();
-        let (backend, switches) = Holding::new();
+        let (backend, switches) = Holding::boxed();
         switches.holds.store(true, Ordering::Relaxed);
         let reactor = Reactor::new(0, &topology, backend).unwrap();
         let files = vec![topology.file("file".as_ref(), CREATE, 0)];

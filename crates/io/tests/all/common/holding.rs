@@ -28,7 +28,7 @@ pub(crate) struct Holding {
 
 impl Holding {
     /// Returns a backend that holds nothing yet, and its switches.
-    pub(crate) fn new() -> (Box<dyn Backend>, Arc<Switches>) {
+    pub(crate) fn boxed() -> (Box<dyn Backend>, Arc<Switches>) {
         let (inner, switches) = (MemoryBackend::new(&MemoryStore::default()).unwrap(), Arc::<Switches>::default());
         (Box::new(Holding { inner, held: Vec::new(), switches: Arc::clone(&switches) }), switches)
     }
