@@ -296,7 +296,7 @@ impl Inner {
             }
             AtGate::Waits(key) => state.give_up(key, now_ns),
         }
-        state.run(now_ns, self.disk);
+        self.run(&mut state, now_ns);
         self.release(state, now_ns, None);
     }
 
