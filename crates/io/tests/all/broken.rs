@@ -1,99 +1,19 @@
 //! A backend that breaks down for good: whoever waits for a request hears of it, and no memory goes that it may still use.
 
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::common::holding::Holding;
+use crate::common::holding::{Holding, Switches};
 use crate::common::{CREATE, disk, filled, memory, one, within_reason};
 use plimsoll::backend::memory::{MemoryBackend, MemoryStore};
-use plimsoll::backend::{
-    Backend, Completion, FileId, FileInfo, OpenOptions, OpenedFile, Operation, Submit, WakeHandle,
-};
 use plimsoll::core::LatencyGoal;
 use plimsoll::{
     Class, Classes, Data, DiskSetup, Done, Reactor, RefusedReason, Request, RequestError, RequestKind, Shard,
     SharedFile, Topology,
 };
 
-/// A memory backend whose `flush` and `wait` fail from when it is told to, and which then carries nothing out until its drop.
-struct Breaking {
-    inner: MemoryBackend,
-    is_broken: Arc<AtomicBool>,
-}
-
-impl Breaking {
-    fn answer(&self) -> io::Result<()> {
-        if self.is_broken.load(Ordering::Relaxed) { Err(io::Error::from_raw_os_error(libc::EBADF)) } else { Ok(()) }
-    }
-}
-
-// SAFETY: all that touches memory is the inner backend's, which keeps the contract; when it is broken nothing touches it until
-// the inner backend's drop.
-unsafe impl Backend for Breaking {
-    fn name(&self) -> &'static str {
-        "breaking"
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.inner.now_ns()
-    }
-
-    fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
-        self.inner.open_shared(path, options)
-    }
-
-    fn attach(&mut self, file: &OpenedFile) -> io::Result<(FileId, FileInfo)> {
-        self.inner.attach(file)
-    }
-
-    fn close(&mut self, file: FileId) {
-        self.inner.close(file);
-    }
-
-    fn file_len(&mut self, file: FileId) -> io::Result<u64> {
-        self.inner.file_len(file)
-    }
-
-    fn set_file_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()> {
-        self.inner.set_file_len(file, len_bytes)
-    }
-
-    unsafe fn submit(&mut self, operation: Operation) -> Submit {
-        // SAFETY: passed on from the caller.
-        unsafe { self.inner.submit(operation) }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.answer()?;
-        self.inner.flush()
-    }
-
-    fn reap(&mut self, sink: &mut dyn FnMut(Completion)) -> usize {
-        self.inner.reap(sink)
-    }
-
-    fn wait(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
-        self.answer()?;
-        self.inner.wait(deadline_ns)
-    }
-
-    fn wake_handle(&self) -> WakeHandle {
-        self.inner.wake_handle()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.inner.in_flight()
-    }
-
-    fn capacity(&self) -> usize {
-        self.inner.capacity()
-    }
-}
-
 struct World {
-    is_broken: Arc<AtomicBool>,
+    switches: Arc<Switches>,
     topology: Topology,
     file: Arc<SharedFile>,
     coordinator: Reactor,
@@ -104,13 +24,11 @@ struct World {
 fn world() -> World {
     let setup = DiskSetup { num_io_queues: Some(1), ..DiskSetup::unlimited() };
     let topology = Topology::new(2, Classes::new(), vec![setup]).unwrap();
-    let is_broken = Arc::new(AtomicBool::new(false));
-    let inner = MemoryBackend::deferred(&MemoryStore::default(), 2).unwrap();
-    let backend = Breaking { inner, is_broken: Arc::clone(&is_broken) };
-    let coordinator = Reactor::new(0, &topology, Box::new(backend)).unwrap();
+    let (backend, switches) = Holding::over(MemoryBackend::deferred(&MemoryStore::default(), 2).unwrap());
+    let coordinator = Reactor::new(0, &topology, backend).unwrap();
     let other = Reactor::new(1, &topology, memory()).unwrap();
     let file = topology.file("file".as_ref(), CREATE, 0);
-    World { is_broken, topology, file, coordinator, other }
+    World { switches, topology, file, coordinator, other }
 }
 
 fn write(file: &Arc<SharedFile>, tag: u64) -> Request {
@@ -127,14 +45,14 @@ fn tags(done: &[Done]) -> Vec<u64> {
 #[test]
 fn everybody_hears_of_it() {
     within_reason(|| {
-        let World { is_broken, topology, file, mut coordinator, mut other } = world();
+        let World { switches, topology, file, mut coordinator, mut other } = world();
         for tag in 0..4 {
             coordinator.submit(write(&file, tag)).unwrap();
             other.submit(write(&file, 10 + tag)).unwrap();
         }
         let mut done = Vec::new();
         coordinator.reap(&mut done);
-        is_broken.store(true, Ordering::Relaxed);
+        switches.is_broken.store(true, Ordering::Relaxed);
         let error = coordinator.park(None).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EBADF));
         coordinator.reap(&mut done);
@@ -166,13 +84,13 @@ fn everybody_hears_of_it() {
 #[test]
 fn the_last_word_of_a_reactor_that_cannot_wait() {
     within_reason(|| {
-        let World { is_broken, file, mut coordinator, mut other, .. } = world();
+        let World { switches, file, mut coordinator, mut other, .. } = world();
         for tag in 0..4 {
             other.submit(write(&file, tag)).unwrap();
         }
         coordinator.reap(&mut Vec::new());
         coordinator.dispatch();
-        is_broken.store(true, Ordering::Relaxed);
+        switches.is_broken.store(true, Ordering::Relaxed);
         drop(coordinator);
         let mut done = Vec::new();
         other.reap(&mut done);
@@ -185,9 +103,9 @@ fn the_last_word_of_a_reactor_that_cannot_wait() {
 #[test]
 fn what_is_only_queued_comes_back_whole() {
     let topology = Topology::new(1, Classes::new(), vec![disk(1, 1 << 30, LatencyGoal::NoSplit)]).unwrap();
-    let is_broken = Arc::new(AtomicBool::new(true));
-    let inner = MemoryBackend::new(&MemoryStore::default()).unwrap();
-    let mut reactor = Reactor::new(0, &topology, Box::new(Breaking { inner, is_broken })).unwrap();
+    let (backend, switches) = Holding::boxed();
+    switches.is_broken.store(true, Ordering::Relaxed);
+    let mut reactor = Reactor::new(0, &topology, backend).unwrap();
     let file = topology.file("file".as_ref(), CREATE, 0);
     for tag in 0..10 {
         reactor.submit(write(&file, tag)).unwrap();

@@ -1,4 +1,4 @@
-//! A backend that holds operations back, and whose waits fail, when it is told to.
+//! A backend that holds operations back, or fails, when it is told to.
 
 use std::io;
 use std::path::Path;
@@ -15,6 +15,8 @@ use plimsoll::backend::{
 pub(crate) struct Switches {
     /// Operations are held back while this is set.
     pub(crate) holds: AtomicBool,
+    /// `flush` and `wait` fail with `EBADF` while this is set.
+    pub(crate) is_broken: AtomicBool,
     /// Waits until the first that fails with `ENOMEM`, as do all after it; 0: none fails.
     pub(crate) waits_until_failure: AtomicUsize,
 }
@@ -29,8 +31,17 @@ pub(crate) struct Holding {
 impl Holding {
     /// Returns a backend that holds nothing yet, and its switches.
     pub(crate) fn boxed() -> (Box<dyn Backend>, Arc<Switches>) {
-        let (inner, switches) = (MemoryBackend::new(&MemoryStore::default()).unwrap(), Arc::<Switches>::default());
+        Holding::over(MemoryBackend::new(&MemoryStore::default()).unwrap())
+    }
+
+    /// Returns `inner` behind switches.
+    pub(crate) fn over(inner: MemoryBackend) -> (Box<dyn Backend>, Arc<Switches>) {
+        let switches = Arc::<Switches>::default();
         (Box::new(Holding { inner, held: Vec::new(), switches: Arc::clone(&switches) }), switches)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.switches.is_broken.load(Relaxed) { Err(io::Error::from_raw_os_error(libc::EBADF)) } else { Ok(()) }
     }
 }
 
@@ -75,6 +86,7 @@ unsafe impl Backend for Holding {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.check()?;
         self.inner.flush()
     }
 
@@ -94,6 +106,7 @@ unsafe impl Backend for Holding {
     }
 
     fn wait(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
+        self.check()?;
         if !self.held.is_empty() && !self.switches.holds.load(Relaxed) {
             return Ok(());
         }
