@@ -1,8 +1,24 @@
 //! Programs in C that do what the system allows and few do: threads that share a position, signal handlers that jump
-//! or open files, descriptors that are closed during a call,
-//! bad pointers.
+//! or open files, descriptors that are closed during a call, bad pointers.
 
 use super::{DISK, World, compiled, ended, err};
+
+/// Whether a thread sleeps. Stands before a program that asks.
+const SLEEPS: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+static int sleeps(int thread) {
+    char path[64], line[256] = {0};
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    int stat = open(path, O_RDONLY);
+    read(stat, line, sizeof line - 1);
+    close(stat);
+    char *end = strrchr(line, ')');
+    return end && end[2] == 'S';
+}
+"#;
 
 /// Threads that read, and others that write, records at a position that they share.
 const SHARED_POSITION: &str = r#"
@@ -84,15 +100,6 @@ static int file;
 static volatile int waits;
 static char buffer[LEN];
 static void jump(int signal) { siglongjmp(before, 1); }
-static int sleeps(int thread) {
-    char path[64], line[256] = {0};
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
-    int stat = open(path, O_RDONLY);
-    read(stat, line, sizeof line - 1);
-    close(stat);
-    char *end = strrchr(line, ')');
-    return end && end[2] == 'S';
-}
 static void *signal_it(void *first) {
     for (int n = 0; n < 8; n++) {
         while (!waits || !sleeps(getpid())) usleep(1000);
@@ -138,7 +145,7 @@ int main(void) {
 #[test]
 fn a_call_that_is_left_by_a_jump_holds_no_other() {
     let world = World::new();
-    let Some(program) = compiled(&world, JUMPS) else { return };
+    let Some(program) = compiled(&world, &format!("{SLEEPS}{JUMPS}")) else { return };
     let disk = world.file("disk.yaml", DISK);
     let limit = "classes: [{name: slow, shares: 9, limit_bandwidth: 20M}]\nrules: [{class: slow}]\n";
     let rules = world.file("rules.yaml", limit);
@@ -211,15 +218,6 @@ static void *write_one(void *is_well) {
     *(int *)is_well = written == LEN || (written == -1 && errno == EBADF);
     return 0;
 }
-static int sleeps(int thread) {
-    char path[64], line[256] = {0};
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
-    int stat = open(path, O_RDONLY);
-    read(stat, line, sizeof line - 1);
-    close(stat);
-    char *end = strrchr(line, ')');
-    return end && end[2] == 'S';
-}
 int main(int count, char **modes) {
     int flags = count > 1 ? 0 : O_DSYNC, is_well = 0;
     file = open("a", O_RDWR | O_CREAT | flags, 0600);
@@ -240,7 +238,7 @@ int main(int count, char **modes) {
 #[test]
 fn a_call_on_a_descriptor_that_is_closed_meanwhile_does_not_reach_another_file() {
     let world = World::new();
-    let Some(program) = compiled(&world, CLOSED) else { return };
+    let Some(program) = compiled(&world, &format!("{SLEEPS}{CLOSED}")) else { return };
     let limit = "classes: [{name: slow, shares: 9, limit_bandwidth: 1M}]\nrules: [{class: slow}]\n";
     let rules = world.file("rules.yaml", limit);
     for mode in [&[][..], &["buffered"]] {
