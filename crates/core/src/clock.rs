@@ -307,9 +307,11 @@ fn positive(weight: u64) -> u64 {
     (weight as i64).max(0) as u64
 }
 
-/// Returns the units that `cost` adds to a clock of 1/`per_share` shares.
+/// Returns the units that `cost` adds to a clock of 1/`per_share` shares. A cost adds at least one: a clock that stood
+/// still would be served for ever.
 pub(crate) fn units(cost: Cost, per_share: f64) -> u64 {
-    (cost.as_fs() as f64 * UNITS_PER_FS * per_share + 0.5) as u64
+    let units = (cost.as_fs() as f64 * UNITS_PER_FS * per_share + 0.5) as u64;
+    units.max(u64::from(!cost.is_zero()))
 }
 
 /// Returns how far a clock at `own` is ahead of `mean`.

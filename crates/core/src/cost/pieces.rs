@@ -39,7 +39,9 @@ const START_PART: u64 = 64;
 /// Cost of a piece over that of its operation, up to which the piece may be lengthened if operations and bytes are
 /// limited apart: all of the disk's bytes then take a quarter of its operations.
 const APART_PART: u64 = 4;
-const SECTOR_BYTES: u32 = 512;
+/// Least unit of the length of pieces. Direct I/O to a disk of 4 KiB sectors refuses others, whatever block its figures
+/// were measured with.
+const GRANULE_MIN_BYTES: u32 = 4096;
 
 /// The lengths at which requests are split. See [`CostModel::piece_limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,5 +150,5 @@ impl CostModel {
 
 /// Returns the unit of the length of pieces.
 fn granule_bytes(block_bytes: u32) -> u32 {
-    block_bytes.clamp(SECTOR_BYTES, PIECE_MIN_BYTES).next_power_of_two()
+    block_bytes.clamp(GRANULE_MIN_BYTES, PIECE_MIN_BYTES).next_power_of_two()
 }

@@ -201,6 +201,20 @@ fn unlimited_is_zero() {
     );
 }
 
+/// Direct I/O on sectors of 4 KiB refuses any other cut.
+#[test]
+fn figures_of_half_kib_blocks_cut_at_4_kib() {
+    let figures = i4i_2xlarge();
+    for (form, block_bytes) in CostForm::ALL.into_iter().flat_map(|form| [512, 1024, 4096].map(|block| (form, block))) {
+        let model = CostModel::from_figures(&figures, form, block_bytes, block_bytes);
+        for goal_ns in [None, Some(1), Some(50_001), Some(750_000), Some(3_333_333)] {
+            let limits = model.piece_limits(goal_ns);
+            let remainders = [limits.read_max_bytes % 4096, limits.write_max_bytes % 4096];
+            assert_eq!(remainders, [0, 0], "{form}, {block_bytes} B, {goal_ns:?}: {limits:?}");
+        }
+    }
+}
+
 #[test]
 fn extreme_figures_saturate() {
     for rate in [0, 1, 1_000_000_000, 10_000_000_000_000, u64::MAX] {

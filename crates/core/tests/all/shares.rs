@@ -1,8 +1,8 @@
 //! Device time is divided by shares: any ratio, any sizes, any depth of the tree, on devices better and worse than
 //! their model. And the cases by which Seastar tests its fair queue, told in our own way.
 
-use crate::common::{KIB, MS, Random, S, US, World, jain, queue_of, unit_cost, usual};
-use plimsoll_core::{ClassId, GroupId, IoQueue, Op, Outcome, Progress, QueueConfig};
+use crate::common::{KIB, MS, Random, S, US, World, jain, model, queue_of, unit_cost, usual};
+use plimsoll_core::{ClassId, DiskConfig, GroupId, IoQueue, Op, Outcome, Progress, QueueConfig};
 
 const MIXED: [u32; 5] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB];
 /// Device time of the longest request, 1 MiB.
@@ -49,6 +49,19 @@ fn jains_index_is_nearly_one() {
         let index = jain(&consumed, shares);
         assert!(index >= 0.999, "{shares:?}: {index}");
     }
+}
+
+/// Each request takes 50 ns: by a clock of so many shares, less than a unit.
+#[test]
+fn the_most_shares_divide_the_quickest_disk() {
+    let disk = DiskConfig { model: model(20_000_000, 80_000_000_000), ..usual() };
+    let mut world = World::new(queue_of(disk, QueueConfig::default()), 1, 1.0);
+    for _ in 0..2 {
+        world.load(u32::MAX, Op::Read, &[4 * KIB], 50);
+    }
+    world.run_until(2 * MS);
+    let finished: Vec<u64> = world.loads.iter().map(|load| load.finished).collect();
+    assert!(finished[0].abs_diff(finished[1]) <= 1, "{finished:?}");
 }
 
 #[test]
