@@ -13,9 +13,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, Weak};
 
-use crate::backend::{Backend, FileId, FileInfo, OpenOptions, OpenedFile, explained};
+use crate::backend::{Backend, FileId, FileInfo, OpResult, OpenOptions, OpenedFile, explained};
 
 /// The topology that made a file: the calls that the file makes to it.
 pub(crate) trait FileOwner: Send + Sync {
@@ -32,6 +33,8 @@ pub struct SharedFile {
     disk: u16,
     owner: Weak<dyn FileOwner>,
     state: Mutex<State>,
+    /// Error number of the last sync that lost pages of the page cache; 0 if none has.
+    sync_error: AtomicI32,
 }
 
 #[derive(Default)]
@@ -49,7 +52,16 @@ impl SharedFile {
         options: OpenOptions,
         disk: u16,
     ) -> SharedFile {
-        SharedFile { number, uid, path: path.to_owned(), options, disk, owner, state: Mutex::default() }
+        SharedFile {
+            number,
+            uid,
+            path: path.to_owned(),
+            options,
+            disk,
+            owner,
+            state: Mutex::default(),
+            sync_error: AtomicI32::new(0),
+        }
     }
 
     /// Returns the path that opens it.
@@ -67,6 +79,24 @@ impl SharedFile {
     /// Returns whether its options open it for writing.
     pub(crate) fn is_writable(&self) -> bool {
         self.options.write || self.options.create_new
+    }
+
+    /// Returns the result of a sync whose system call returned `result`. The kernel reports a failed writeback once for
+    /// an open file, and drops the pages; so after one, every sync of a buffered file fails.
+    pub(crate) fn sync_result(&self, result: OpResult) -> OpResult {
+        match result {
+            // These come before the kernel looks for failed writeback, or from outside of it.
+            Err(libc::EAGAIN | libc::ECANCELED | libc::EINTR | libc::ENOMEM) => result,
+            _ if self.options.direct || self.options.directory => result,
+            Err(code) => {
+                self.sync_error.store(code, Relaxed);
+                result
+            }
+            Ok(_) => match self.sync_error.load(Relaxed) {
+                0 => result,
+                earlier => Err(earlier),
+            },
+        }
     }
 
     pub(crate) fn number(&self) -> u32 {

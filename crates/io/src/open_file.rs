@@ -209,7 +209,9 @@ impl File {
     /// ([`OpenOptions::directory`]): the names in it.
     ///
     /// # Errors
-    /// The system's error. After an error, the durable part is unknown: read it back, or stop using the file.
+    /// The system's error. After an error, the durable part is unknown. If the file is buffered, all later syncs of it and
+    /// of its clones fail, too, because the kernel reports lost pages only once: open it anew, and write again what was
+    /// written since the last sync that succeeded.
     pub async fn sync_all(&self) -> io::Result<()> {
         self.handle.sync(&self.file, self.class, false).await
     }
@@ -241,10 +243,12 @@ impl File {
         self.handle.set_len(&self.file, self.class, len_bytes).await
     }
 
-    /// Frees the space of a range, which reads as zeros afterwards.
+    /// Frees the space of a range. In a file it reads as zeros afterwards; on a block device what it reads as depends on
+    /// the device.
     ///
     /// # Errors
-    /// As [`File::set_len`].
+    /// As [`File::set_len`]; `EINVAL`, before anything is discarded, if a range of a block device is not within it, or
+    /// not aligned as its direct I/O must be.
     pub async fn discard(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
         self.check_writable()?;
         check_end(offset, len_bytes)?;

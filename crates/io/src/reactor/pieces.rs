@@ -23,7 +23,11 @@ use crate::request::{RequestError, RequestKind, memory};
 
 /// Longest part of a discard. The parts follow one another, each scheduled like a write without data, because a long
 /// discard occupies the device for long. The value is that of RocksDB's `bytes_max_delete_chunk`.
-pub(super) const DISCARD_PART_BYTES: u64 = 64 << 20;
+const DISCARD_PART_BYTES: u64 = 64 << 20;
+
+/// Most parts of a discard, beside one at each end: the parts of one longer than 4 TiB are longer. A range may reach far
+/// beyond the end of a sparse file.
+const DISCARD_PARTS_MAX: u64 = 1 << 16;
 
 /// Most completions handled in a turn before pieces that may go now are submitted. If all were handled first, a disk
 /// with many completions would idle for the whole turn.
@@ -112,7 +116,7 @@ impl Reactor {
             self.refuse_piece(key, libc::EIO);
             return true;
         };
-        let discard_end = discard_end(pending);
+        let discarded = discard_range(pending);
         let (file, info) = match self.known_file(&pending.request.file) {
             Some(known) => known,
             None => {
@@ -126,14 +130,18 @@ impl Reactor {
                 }
             }
         };
-        if let Some(end) = discard_end
+        if let Some((from, end)) = discarded
             && info.is_block_device
-            && end > info.len_bytes
-            && !self.backend.file_len(file).is_ok_and(|len_bytes| end <= len_bytes)
         {
-            // The device would refuse only the last part, after it has discarded all others.
-            self.refuse_piece(key, libc::EINVAL);
-            return true;
+            let align_bytes = u64::from(info.offset_align_bytes.max(1));
+            let is_whole = from % align_bytes == 0 && end % align_bytes == 0;
+            let is_inside =
+                end <= info.len_bytes || self.backend.file_len(file).is_ok_and(|len_bytes| end <= len_bytes);
+            if !(is_whole && is_inside) {
+                // The device would refuse only the last part, after it has discarded all others.
+                self.refuse_piece(key, libc::EINVAL);
+                return true;
+            }
         }
 
         if self.unflushed >= FLUSH_EVERY {
@@ -232,6 +240,10 @@ impl Reactor {
         }
 
         let pending = self.pending.get(piece.dispatch.user_data() as usize);
+        let result = match pending {
+            Some(p) if matches!(p.request.kind, RequestKind::Sync { .. }) => p.request.file.sync_result(result),
+            _ => result,
+        };
         let info = pending.and_then(|p| self.known_file(&p.request.file)).map(|(_, info)| info);
         let outcome = outcome(&piece.dispatch, result, info.map_or(1, |info| info.offset_align_bytes.max(1)));
         if self.tracer.is_on() {
@@ -300,14 +312,15 @@ impl Reactor {
     }
 }
 
-/// Returns the end of a discard's range, saturating; `None` for other requests.
-fn discard_end(pending: &Pending) -> Option<u64> {
+/// Returns the beginning and the end of a discard's range, saturating; `None` for other requests.
+fn discard_range(pending: &Pending) -> Option<(u64, u64)> {
     let RequestKind::Discard { len_bytes } = pending.request.kind else { return None };
-    Some(pending.request.offset.saturating_add(len_bytes))
+    Some((pending.request.offset, pending.request.offset.saturating_add(len_bytes)))
 }
 
 /// Returns the offset and the length of a discard's next part; parts end at multiples of [`DISCARD_PART_BYTES`] in the
-/// file. A range that no file can have is one part, so that it is refused before any part is discarded.
+/// file, of a power of two of them if there would be too many. A range that no file can have is one part, so that it is
+/// refused before any part is discarded.
 pub(super) fn discard_part(pending: &Pending) -> (u64, u64) {
     let RequestKind::Discard { len_bytes } = pending.request.kind else { return (0, 0) };
     let offset = pending.request.offset;
@@ -315,7 +328,8 @@ pub(super) fn discard_part(pending: &Pending) -> (u64, u64) {
         return (offset, len_bytes);
     }
     let from = offset + pending.discarded_bytes;
-    let until_cut_bytes = DISCARD_PART_BYTES - from % DISCARD_PART_BYTES;
+    let part_bytes = len_bytes.div_ceil(DISCARD_PARTS_MAX).next_power_of_two().max(DISCARD_PART_BYTES);
+    let until_cut_bytes = part_bytes - from % part_bytes;
     (from, (len_bytes - pending.discarded_bytes).min(until_cut_bytes))
 }
 

@@ -42,6 +42,9 @@ fn the_parts_of_a_discard_are_scheduled_one_by_one() {
         (PART_BYTES - 4096, 8192, 2),
         (4096, 10 * PART_BYTES, 11),
         (0, 1 << 40, 16_384),
+        (0, 8 << 40, 65_536),
+        (0, i64::MAX as u64, 65_536),
+        (4096, 1 << 62, 65_537),
         (u64::MAX - 4096, PART_BYTES * 3, 1),
     ] {
         let (_, mut reactor, file) = reactor(DiskSetup::unlimited(), Faults::default());
@@ -122,6 +125,17 @@ fn a_discard_beyond_the_end_of_a_device_leaves_all_of_it() {
 
     reactor.submit(discard(&file, Class::DEFAULT, 0, 2 * PART_BYTES)).unwrap();
     assert_eq!(run(&mut reactor, 1)[0].result, Ok(0));
+}
+
+#[test]
+fn a_discard_of_half_a_block_of_a_device_leaves_all_of_it() {
+    let faults = Faults { device_bytes: Some(4 * PART_BYTES), align_bytes: 4096, ..Faults::default() };
+    let (_, mut reactor, file) = reactor(DiskSetup::unlimited(), faults);
+    for (offset, len_bytes) in [(0, 2 * PART_BYTES + 512), (512, PART_BYTES)] {
+        reactor.submit(discard(&file, Class::DEFAULT, offset, len_bytes)).unwrap();
+        assert_eq!(run(&mut reactor, 1)[0].result, Err(RequestError::failed(libc::EINVAL)), "{len_bytes} at {offset}");
+    }
+    assert_eq!(reactor.class_stats(0, Class::DEFAULT).unwrap().errors, 2, "at their first parts");
 }
 
 /// It stops at its first error, when it is cancelled, and when its class goes.

@@ -6,13 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
 
+use crate::common::nasty::{Faults, Nasty};
 use crate::common::{CREATE, EXISTING, TempDir, block_on, filled, has_pattern, usable_kinds, within_reason};
-use plimsoll::backend::Backend;
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::backend::memory::{MemoryBackend, MemoryStore};
 use plimsoll::backend::sim::{SimConfig, SimWorld};
+use plimsoll::backend::{Backend, OpenOptions};
 use plimsoll::buffer::AlignedBuf;
-use plimsoll::{Class, Classes, DiskSetup, Reactor, Runtime, Shard, ShardOptions, SimRuntime, Topology};
+use plimsoll::{
+    Class, Classes, Data, DiskSetup, Reactor, Request, RequestKind, Runtime, Shard, ShardOptions, SimRuntime, Topology,
+};
 
 const BLOCK: usize = 4096;
 
@@ -252,4 +255,31 @@ fn a_file_stays_open_while_a_request_needs_it() {
     let (read, _) = shard.block_on(shard.read_at(&end, Class::DEFAULT, 0, AlignedBuf::new(BLOCK).unwrap())).unwrap();
     // The write was dropped before it went out, or after; the shard is well either way.
     assert!(read.is_ok() || read.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound));
+}
+
+/// The kernel tells a failed writeback to one sync, and the next one knows nothing of the pages that are lost.
+#[test]
+fn a_buffered_file_that_lost_pages_never_says_that_it_is_durable() {
+    for direct in [false, true] {
+        for errno in [libc::EIO, libc::ENOSPC, libc::ENOMEM] {
+            let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+            let faults = Faults { error_percent: 50, errno, ..Faults::default() };
+            let mut reactor = Reactor::new(0, &topology, Nasty::boxed(faults)).unwrap();
+            let file = topology.file("file".as_ref(), OpenOptions { direct, ..CREATE }, 0);
+            let mut done = Vec::new();
+            for number in 0..40 {
+                let kind = RequestKind::Sync { data_only: number % 2 == 0 };
+                let (file, class) = (Arc::clone(&file), Class::DEFAULT);
+                reactor.submit(Request { file, class, kind, offset: 0, data: Data::None, tag: number }).unwrap();
+                while done.len() as u64 <= number {
+                    reactor.park(None).unwrap();
+                    reactor.reap(&mut done);
+                }
+            }
+            let first = done.iter().position(|done| done.result.is_err()).unwrap();
+            let later = done[first..].iter().filter(|done| done.result.is_ok()).count();
+            let is_lost = !direct && errno != libc::ENOMEM;
+            assert_eq!(later == 0, is_lost, "direct {direct}, error {errno}: {later} after sync {first}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{CREATE, EXISTING, all, filled, has_pattern, poll_once};
+use plimsoll::backend::OpenOptions;
 use plimsoll::backend::sim::{SimConfig, SimConfigError, SimCounters, SimDisk, SimDiskState, SimFaults, SimWorld};
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::{Class, Classes, DiskSetup, Shard, SharedFile, SimRuntime, Topology};
@@ -43,7 +44,7 @@ impl Life {
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited(); count]).unwrap();
         let runtime = SimRuntime::new(world, &topology).unwrap();
         let shard = runtime.shard(0).clone();
-        let how = if is_new { CREATE } else { EXISTING };
+        let how = OpenOptions { direct: true, ..if is_new { CREATE } else { EXISTING } };
         let file = |disk: usize| topology.file(format!("/{disk}/data").as_ref(), how.clone(), disk as u16);
         let files = (0..count).map(file).collect();
         Life { world: world.clone(), topology, runtime, shard, files }
