@@ -290,7 +290,7 @@ fn charts(record: &Record, all: &[&Record]) -> Vec<Chart> {
             Axis::linear("read and written", Unit::BytesPerSecond),
             classes(|class| class.bytes_per_s),
         ),
-        chart("latency of clients, 99 of 100", Axis::log10("from the intended start", Unit::Nanoseconds), latencies),
+        chart("client latency, p99", Axis::log10("from the intended start", Unit::Nanoseconds), latencies),
     ];
 
     if record.samples.iter().any(|sample| sample.hits.is_some()) {
