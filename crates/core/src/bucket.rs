@@ -122,7 +122,7 @@ impl TokenBucket {
 
     /// Takes `cost_ticks` even if the bucket does not hold them; later requests wait longer. For work already in the
     /// device.
-    pub(crate) fn take_anyway(&self, now_ns: u64, cost_ticks: u64) {
+    pub(crate) fn take_into_debt(&self, now_ns: u64, cost_ticks: u64) {
         let now = now_ns.saturating_mul(TICKS_PER_NS);
         let _ = self
             .tat_ticks
@@ -179,10 +179,10 @@ impl Buckets {
     }
 
     /// Takes `tokens` even if the buckets do not hold them.
-    pub(crate) fn take_anyway(&self, now_ns: u64, tokens: Tokens) {
-        self.first.take_anyway(now_ns, tokens.ticks);
+    pub(crate) fn take_into_debt(&self, now_ns: u64, tokens: Tokens) {
+        self.first.take_into_debt(now_ns, tokens.ticks);
         if tokens.byte_ticks > 0 {
-            self.bytes.take_anyway(now_ns, tokens.byte_ticks);
+            self.bytes.take_into_debt(now_ns, tokens.byte_ticks);
         }
     }
 
@@ -259,7 +259,7 @@ mod tests {
         bucket.discard(start, 1_000 * US * TICKS_PER_NS, depth);
         assert_eq!(left(&bucket), 0);
         // One that owes tokens owes as many afterwards.
-        bucket.take_anyway(start, 100 * US * TICKS_PER_NS);
+        bucket.take_into_debt(start, 100 * US * TICKS_PER_NS);
         let owing = bucket.tat_ticks();
         bucket.discard(start, 100 * US * TICKS_PER_NS, depth);
         assert_eq!(bucket.tat_ticks(), owing);

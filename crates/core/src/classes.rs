@@ -156,7 +156,7 @@ impl Mending {
     }
 
     /// Counts the next rows, and after the last corrects the means of the lane. Returns whether all lanes are done.
-    fn go_on(&mut self, rows: &[Row], lanes: usize, epoch: u64) -> bool {
+    fn count_next(&mut self, rows: &[Row], lanes: usize, epoch: u64) -> bool {
         if self.epoch != epoch {
             // A row may hold another node than before.
             (self.epoch, self.lane, self.next) = (epoch, 0, 0);
@@ -227,15 +227,15 @@ impl Classes {
         self.epoch.load(Ordering::Acquire)
     }
 
-    pub(crate) fn read<R>(&self, look: impl FnOnce(&[Row]) -> R) -> R {
-        look(&self.rows.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&[Row]) -> R) -> R {
+        read(&self.rows.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Sets the mean of each group to the weighted mean of its active members' clocks, at most [`MENDED_AT_ONCE`] rows
     /// of one lane in a call. Returns whether all means are done; then the next call starts over.
     pub(crate) fn mend_means(&self, lanes: usize) -> bool {
         let Ok(mut mending) = self.mending.try_lock() else { return true };
-        self.read(|rows| mending.go_on(rows, lanes, self.epoch()))
+        self.read(|rows| mending.count_next(rows, lanes, self.epoch()))
     }
 
     /// Changes the table, and raises the epoch unless `change` fails.
@@ -305,8 +305,8 @@ impl Classes {
         })
     }
 
-    pub(crate) fn get<R>(&self, node: NodeId, look: impl FnOnce(&Row) -> R) -> Result<R, QueueError> {
-        self.read(|rows| find(rows, node).map(|at| look(&rows[at])))
+    pub(crate) fn get<R>(&self, node: NodeId, read: impl FnOnce(&Row) -> R) -> Result<R, QueueError> {
+        self.read(|rows| find(rows, node).map(|at| read(&rows[at])))
     }
 
     pub(crate) fn remove(&self, node: NodeId) -> Result<(), QueueError> {

@@ -616,7 +616,7 @@ impl Disk {
     /// Charges a request that overtook others because of its age. For [`AGED_PART`] times its cost, no other may.
     pub(crate) fn charge_aged(&self, now_ns: u64, cost: Cost) {
         let ticks = whole_ticks(cost) as f64 / self.present_rate();
-        self.aged.0.take_anyway(now_ns, (ticks * AGED_PART) as u64);
+        self.aged.0.take_into_debt(now_ns, (ticks * AGED_PART) as u64);
     }
 
     /// Returns the time of reservations.

@@ -76,14 +76,14 @@ impl Digits {
     fn get_mut(&mut self, bucket: usize) -> &mut u8 {
         let at = bucket.wrapping_sub(self.first);
         if at >= self.digits.len() {
-            self.reach(bucket);
+            self.extend_to(bucket);
         }
         &mut self.digits[bucket - self.first]
     }
 
     /// Extends the range to the power of two of `bucket`.
     #[cold]
-    fn reach(&mut self, bucket: usize) {
+    fn extend_to(&mut self, bucket: usize) {
         let begin = bucket / SUB_BUCKETS as usize * SUB_BUCKETS as usize;
         let end = begin + SUB_BUCKETS as usize;
         let old = std::mem::take(&mut self.digits);

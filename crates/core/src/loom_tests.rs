@@ -317,14 +317,14 @@ fn loom_refunds_and_debts_are_all_booked() {
     const DEPTH_NS: u64 = 1_000;
     explore(3, || {
         let bucket = Arc::new(TokenBucket::default());
-        bucket.take_anyway(1_000, 100);
+        bucket.take_into_debt(1_000, 100);
         let refunds = {
             let bucket = Arc::clone(&bucket);
             thread::spawn(move || bucket.refund(100))
         };
         let owes = {
             let bucket = Arc::clone(&bucket);
-            thread::spawn(move || bucket.take_anyway(1_000, 300))
+            thread::spawn(move || bucket.take_into_debt(1_000, 300))
         };
         let taken = bucket.try_take(1_000, 7, DEPTH_NS).is_ok();
         refunds.join().unwrap();

@@ -261,7 +261,7 @@ impl Tags {
 
     /// Takes `amount` from the limits as of `from_ns`, so that the amount allowed since then is not lost.
     pub(crate) fn charge_limits(&self, limits: &Limits, amount: Amount, from_ns: u64) {
-        self.limits_for(limits, amount).for_each(|(bucket, ticks)| bucket.take_anyway(from_ns, ticks));
+        self.limits_for(limits, amount).for_each(|(bucket, ticks)| bucket.take_into_debt(from_ns, ticks));
     }
 
     /// Returns how long a request that comes now would wait for the limits: the time that they need for all work

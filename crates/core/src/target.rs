@@ -141,7 +141,7 @@ impl Targets {
             level.yielding_ticks.fetch_add(ticks, Relaxed);
             let share = level.share();
             if share < 1.0 {
-                level.tag.take_anyway(now_ns, (ticks as f64 / share) as u64);
+                level.tag.take_into_debt(now_ns, (ticks as f64 / share) as u64);
             }
         }
     }

@@ -16,7 +16,7 @@
 //! decay alike without updating them: serving `cost` at t makes the total e^(K - t/tau) + cost/shares.
 //!
 //! # Limits
-//! A class is served at most one largest request ahead of its share. Among more than [`LOOK_AT`] local children the
+//! A class is served at most one largest request ahead of its share. Among more than [`SCAN_MAX`] local children the
 //! search for an eligible one stops early. The heaps hold children with work, and sometimes one that has none left, or
 //! that has an old clock; it is corrected when it reaches the top.
 //!
@@ -34,7 +34,7 @@ use crate::units::Cost;
 pub(crate) const ROOT: u32 = 0;
 
 /// Most children of a group examined for an eligible one: a bound on the time of a pick.
-const LOOK_AT: usize = 64;
+const SCAN_MAX: usize = 64;
 
 /// How clocks advance.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -154,7 +154,7 @@ impl Tree {
     }
 
     /// Appends an empty place for a node.
-    pub(crate) fn put_nothing(&mut self) {
+    pub(crate) fn push_vacant(&mut self) {
         self.nodes.push(Node::new(NONE, 1, NONE, clock::new_clocks(1)));
     }
 
@@ -369,7 +369,7 @@ impl Tree {
 
         // The first child's clock is low, but inside it other queues come first: tries the next children.
         let mut best: Option<(u64, u32)> = None;
-        for at in 1..self.group(group).heap.entries().len().min(LOOK_AT) {
+        for at in 1..self.group(group).heap.entries().len().min(SCAN_MAX) {
             let child = self.group(group).heap.entries()[at].node;
             let clock = self.key(child);
             let better = best.is_none_or(|(least, _)| is_before(clock, least));

@@ -45,7 +45,7 @@ pub(crate) enum Message {
     Run(Job),
     /// A question to the reactor, which answers it without running futures.
     #[cfg(feature = "metrics")]
-    Look(Visit),
+    Read(Visit),
     /// The order to close the file with this number and unique id, which has no references any more.
     Close { number: u32, uid: u64 },
 }
@@ -178,7 +178,7 @@ impl Mailboxes {
         // These were sent before the gate took the place.
         drop(peer.inbox.take());
         while let Some(message) = peer.messages.pop() {
-            self.bounce(message);
+            self.refuse(message);
         }
         true
     }
@@ -195,7 +195,7 @@ impl Mailboxes {
 
         // Dropping answers each slot: the shard has ended.
         drop(submitted);
-        left.into_iter().for_each(|message| self.bounce(message));
+        left.into_iter().for_each(|message| self.refuse(message));
     }
 
     /// Sends a message to `shard`, and wakes it. If the shard reads no mail, answers the message for it.
@@ -210,7 +210,7 @@ impl Mailboxes {
             }
             Reach::Gate | Reach::Closed => {
                 drop(reach);
-                self.bounce(message);
+                self.refuse(message);
             }
         }
     }
@@ -240,7 +240,7 @@ impl Mailboxes {
     }
 
     /// Answers a request with `EPIPE`, as no shard will read it; drops every other message.
-    fn bounce(&self, message: Message) {
+    fn refuse(&self, message: Message) {
         if let Message::Request { from, serial, request } = message {
             let Request { tag, data, .. } = request;
             let done = Done { tag, result: Err(RequestError::failed(libc::EPIPE)), data, total_ns: 0 };
@@ -273,7 +273,7 @@ mod tests {
     /// Returns a message that, when it is read, sends another of its kind, `left` times.
     fn echo(left: u32, read: &Arc<AtomicU32>, topology: &Topology) -> Message {
         let (read, topology) = (Arc::clone(read), topology.clone());
-        Message::Look(Box::new(move |_| {
+        Message::Read(Box::new(move |_| {
             read.fetch_add(1, Relaxed);
             if left > 0 {
                 topology.mailboxes().send(0, echo(left - 1, &read, &topology));

@@ -61,8 +61,8 @@ use crate::buffer::{AlignedBuf, Buffers};
 use crate::class::Class;
 use crate::mailbox::{Job, Message};
 use crate::queues::DiskQueue;
-use crate::request::{Data, Done, Refused, RefusedReason, Request, Ticket, stand_in_of};
-use crate::sys::rusage::{RUN_DELAY_LOOK_NS, RunDelay};
+use crate::request::{Data, Done, Refused, RefusedReason, Request, Ticket, without_memory};
+use crate::sys::rusage::{RUN_DELAY_READ_NS, RunDelay};
 use crate::topology::{ReactorConfig, Topology};
 use crate::trace::Tracer;
 pub use view::ReactorView;
@@ -116,7 +116,7 @@ impl From<ReactorError> for io::Error {
 
 /// Longest sleep while queued requests wait for a time. A change of classes, such as a lifted limit, takes effect after
 /// it.
-const CLASSES_LOOK_NS: u64 = 100_000_000;
+const CLASSES_RECHECK_NS: u64 = 100_000_000;
 
 /// Sleep before a disk with stalled pieces and none in flight retries a backend that refused them although it has room.
 const BUSY_RETRY_NS: u64 = 100_000;
@@ -202,9 +202,9 @@ pub struct Reactor {
     number: u64,
     tracer: Tracer,
     now_ns: u64,
-    /// The earliest time of a completion that has not been reaped: the last look at the backend, or the end of the last
+    /// The earliest time of a completion that has not been reaped: the last collection, or the end of the last
     /// sleep.
-    looked_ns: u64,
+    collected_ns: u64,
     /// The start of this turn: the last reap, or the end of the last sleep.
     turned_ns: u64,
     /// How long the thread has waited for a CPU; `None` on virtual time.
@@ -252,7 +252,7 @@ impl Reactor {
             number: topology.recorder().last_number(shard),
             tracer: Tracer::new(topology.recorder(), shard),
             now_ns,
-            looked_ns: now_ns,
+            collected_ns: now_ns,
             turned_ns: now_ns,
         };
 
@@ -381,7 +381,7 @@ impl Reactor {
 
     /// Sends a request to the shard that has the queue of `disk`, and puts a stand-in with its tag into the table.
     fn send_to_coordinator(&mut self, disk: u16, mut request: Request) -> Ticket {
-        let stand_in = stand_in_of(&request);
+        let stand_in = without_memory(&request);
         let serial = self.number;
         let key = self.pending.insert(Pending {
             request: stand_in,
@@ -439,10 +439,10 @@ impl Reactor {
     /// is handled; [`Reactor::park`] does not sleep then. If the caller has computed for long since the last call,
     /// handles all.
     pub fn reap(&mut self, done: &mut Vec<Done>) {
-        self.look();
+        self.collect_completions();
         let is_long_turn = self.now_ns.saturating_sub(self.turned_ns) > LONG_TURN_NS;
         self.turned_ns = self.now_ns;
-        self.see_to(if is_long_turn { usize::MAX } else { REAP_MAX });
+        self.handle_completions(if is_long_turn { usize::MAX } else { REAP_MAX });
 
         self.read_mail();
         self.follow_classes();
@@ -460,8 +460,8 @@ impl Reactor {
 
     /// Records that the shard has slept until now: no completion has waited to be reaped.
     pub(crate) fn has_slept(&mut self) {
-        self.looked_ns = self.backend.now_ns();
-        self.turned_ns = self.looked_ns;
+        self.collected_ns = self.backend.now_ns();
+        self.turned_ns = self.collected_ns;
     }
 
     /// Submits the pieces that may go now to the backend, one disk after the other. Does not block.
@@ -507,7 +507,7 @@ impl Reactor {
         self.check_broken()?;
         self.unflushed = 0;
         let flushed = self.backend.flush();
-        self.heed(flushed)
+        self.check_backend(flushed)
     }
 
     /// Dispatches, flushes, and sleeps until a completion, a message, the time at which queued work may go, or
@@ -522,14 +522,14 @@ impl Reactor {
 
         // Completions until now are reaped here; later ones end the sleep.
         if !self.has_something() {
-            self.look();
+            self.collect_completions();
         }
         if self.has_something() {
             return self.flush();
         }
 
         // Cap the sleep even if the wake-up is later: a lifted limit must take effect.
-        let latest_ns = self.now_ns.saturating_add(CLASSES_LOOK_NS);
+        let latest_ns = self.now_ns.saturating_add(CLASSES_RECHECK_NS);
         let wakeups = self
             .queues
             .iter()
@@ -552,21 +552,21 @@ impl Reactor {
         let now_ns = self.now_ns;
         self.run_delay.iter_mut().for_each(|run_delay| run_delay.refresh(now_ns));
         let waited = self.backend.wait(wakeup_ns);
-        let slept_from_ns = self.looked_ns;
+        let slept_from_ns = self.collected_ns;
         self.has_slept();
         self.note_run_delay(slept_from_ns);
-        self.heed(waited)
+        self.check_backend(waited)
     }
 
     /// Reads how long the thread has waited for a CPU at the end of a long sleep, and dates the completions back by
     /// that time.
     fn note_run_delay(&mut self, slept_from_ns: u64) {
-        let slept_ns = self.looked_ns.saturating_sub(slept_from_ns);
-        if slept_ns >= RUN_DELAY_LOOK_NS
+        let slept_ns = self.collected_ns.saturating_sub(slept_from_ns);
+        if slept_ns >= RUN_DELAY_READ_NS
             && let Some(run_delay) = &mut self.run_delay
         {
-            self.looked_ns -= run_delay.look(self.looked_ns).min(slept_ns);
-            self.turned_ns = self.looked_ns;
+            self.collected_ns -= run_delay.since_last_reading_ns(self.collected_ns).min(slept_ns);
+            self.turned_ns = self.collected_ns;
         }
     }
 

@@ -284,7 +284,7 @@ impl std::error::Error for Refused {}
 impl std::error::Error for RefusedReason {}
 
 /// Returns a copy of the request without memory, for the sender to keep while the request travels.
-pub(crate) fn stand_in_of(request: &Request) -> Request {
+pub(crate) fn without_memory(request: &Request) -> Request {
     Request {
         file: request.file.clone(),
         class: request.class,

@@ -270,7 +270,7 @@ impl SimRuntime {
     }
 
     fn deadlock(&self) -> SimError {
-        SimError::Deadlock { at_ns: self.world.now_ns(), shards: self.who_waits() }
+        SimError::Deadlock { at_ns: self.world.now_ns(), shards: self.waiting_shards() }
     }
 
     /// Runs all shards for this much virtual time. A run without an event is not an error.
@@ -297,7 +297,7 @@ impl SimRuntime {
         self.world.crash();
     }
 
-    fn who_waits(&self) -> Vec<String> {
+    fn waiting_shards(&self) -> Vec<String> {
         let each = self.seats.iter().map(|seat| {
             let reactor = seat.shard.reactor();
             let number = reactor.shard();

@@ -459,7 +459,7 @@ impl Topology {
         (0..self.disks()).map(|disk| self.queue_of(disk, shard, Some(shard))).collect()
     }
 
-    /// Registers a gate, so that a look at all shards includes it.
+    /// Registers a gate, so that a sample of all shards includes it.
     #[cfg(feature = "metrics")]
     pub(crate) fn add_gate(&self, gate: Weak<GateQueues>) {
         let mut gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);

@@ -16,7 +16,7 @@
 /// a slow disk completions are farther apart.
 const FORGET_NS: u64 = 100_000_000;
 /// Time between two computations of the least if no cap changes.
-const LOOK_NS: u64 = 10_000_000;
+const REFRESH_NS: u64 = 10_000_000;
 
 /// The cap that one queue has reported, and when; `u64::MAX`: none.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ struct Ceiling {
 pub(super) struct Ceilings {
     queues: Vec<Ceiling>,
     least_ns: Option<u64>,
-    looked_ns: u64,
+    refreshed_ns: u64,
 }
 
 impl Ceilings {
@@ -50,7 +50,7 @@ impl Ceilings {
     /// Removes the queue at a place, and its cap.
     pub(super) fn remove(&mut self, at: usize) {
         self.queues[at] = Ceiling { is_used: false, cap_ns: u64::MAX, said_ns: 0 };
-        self.look(self.looked_ns);
+        self.refresh(self.refreshed_ns);
     }
 
     /// Sets the cap of the queue at `at`, and returns the least of all.
@@ -59,15 +59,15 @@ impl Ceilings {
         let queue = &mut self.queues[at];
         let is_new = queue.cap_ns != cap_ns;
         (queue.cap_ns, queue.said_ns) = (cap_ns, now_ns);
-        if is_new || now_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
-            self.look(now_ns);
+        if is_new || now_ns.saturating_sub(self.refreshed_ns) >= REFRESH_NS {
+            self.refresh(now_ns);
         }
         self.least_ns
     }
 
     /// Computes the least of the caps that have not expired.
-    fn look(&mut self, now_ns: u64) {
-        self.looked_ns = now_ns;
+    fn refresh(&mut self, now_ns: u64) {
+        self.refreshed_ns = now_ns;
         let recent = self.queues.iter().filter(|queue| now_ns.saturating_sub(queue.said_ns) < FORGET_NS);
         self.least_ns = recent.map(|queue| queue.cap_ns).min().filter(|least_ns| *least_ns < u64::MAX);
     }
@@ -123,6 +123,6 @@ mod tests {
                 break;
             }
         }
-        assert!((FORGET_NS..=FORGET_NS + 2 * LOOK_NS).contains(&forgotten_ns), "{forgotten_ns}");
+        assert!((FORGET_NS..=FORGET_NS + 2 * REFRESH_NS).contains(&forgotten_ns), "{forgotten_ns}");
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct Sleepers {
     /// Latest next poll of a queue that found no room at its turn.
     claimed_until_ns: AtomicU64,
     /// Latest next poll of a queue that found the device full, and may sleep past its turn.
-    looked_until_ns: AtomicU64,
+    sleeps_until_ns: AtomicU64,
 }
 
 /// Raises a time to at least `ns`. Usually another queue has done so already, so reads before it writes.
@@ -75,14 +75,14 @@ impl Disk {
     /// before, it is not absent.
     pub(crate) fn sleeps_past(&self, lane: usize, half_way_ns: u64, until_ns: u64) {
         if half_way_ns < until_ns {
-            raise(&self.sleepers[lane].looked_until_ns, until_ns);
+            raise(&self.sleepers[lane].sleeps_until_ns, until_ns);
         }
     }
 
     /// Returns until when a queue may sleep although its turn in `lane` has come: because it found no room, or because
     /// its turn had not come at its last poll.
-    pub(crate) fn all_looked_ns(&self, lane: usize) -> u64 {
-        self.claimed_until_ns(lane).max(self.sleepers[lane].looked_until_ns.load(Ordering::Relaxed))
+    pub(crate) fn retries_until_ns(&self, lane: usize) -> u64 {
+        self.claimed_until_ns(lane).max(self.sleepers[lane].sleeps_until_ns.load(Ordering::Relaxed))
     }
 
     /// Lists queue `number`, which found no room, until [`Disk::stops_waiting`]; its turn in `lane` comes at `turn` on

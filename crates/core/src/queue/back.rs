@@ -98,7 +98,7 @@ impl IoQueue {
             let lane = &mut self.lanes[usize::from(piece.lane)];
             (ticks, lane.carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), lane.carry_fs);
             tokens = self.disk.tokens_of(usize::from(piece.lane), piece.op, len_bytes, ticks);
-            self.disk.buckets(usize::from(piece.buckets)).take_anyway(now_ns, tokens);
+            self.disk.buckets(usize::from(piece.buckets)).take_into_debt(now_ns, tokens);
             self.disk.enter(usize::from(piece.lane), ticks);
             lane.in_flight_ticks += ticks;
             self.in_flight_ticks += ticks;

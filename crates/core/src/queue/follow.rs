@@ -69,7 +69,7 @@ impl IoQueue {
     pub(super) fn follow_row(&mut self, at: u32, row: &Row, new: &mut Vec<u32>) {
         if at as usize == self.members.len() {
             self.members.push(Member::new(Kind::Free, 0, Arc::clone(&row.qos)));
-            self.lanes.iter_mut().for_each(|lane| lane.tree.put_nothing());
+            self.lanes.iter_mut().for_each(|lane| lane.tree.push_vacant());
         }
 
         let kind = match row.kind {

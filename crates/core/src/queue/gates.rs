@@ -19,7 +19,7 @@ const SLOW_DEVICE_RETRY_NS: u64 = 2_000_000;
 /// Retries of a full device in the usual device time of a piece, by a queue that no other wakes, if its turn has not
 /// come or it has one piece there. With more, each retry finds room for one piece and wakes a thread for it; with four,
 /// a disk of eight channels lost 0.5 % of its rate. A claim of room lasts at most one such interval, for all queues.
-const LOOKS: u64 = 6;
+const RETRIES: u64 = 6;
 /// Longest wait of a queue far from its turn before it retries, unless a slow device makes the wait longer.
 const FULL_DEVICE_RETRY_MAX_NS: u64 = 500_000;
 /// Wait before a retry of a queue at its turn without a piece in the device: no completion of its own will poll it.
@@ -60,8 +60,8 @@ impl IoQueue {
             Err(NoRoom::Device) => {
                 self.note_full_window(lane);
                 let half_way_ns = ahead.as_fs() / crate::units::FS_PER_NS / 2;
-                let until = |looks| now_ns.saturating_add(self.turn_look_ns(looks, half_way_ns));
-                let (until_ns, present_until_ns) = (until(self.looks()), until(LOOKS));
+                let until = |retries| now_ns.saturating_add(self.turn_retry_ns(retries, half_way_ns));
+                let (until_ns, present_until_ns) = (until(self.retries()), until(RETRIES));
                 self.disk.sleeps_past(lane, now_ns.saturating_add(half_way_ns), present_until_ns);
                 self.wait_for_room(lane, ahead);
                 return Err((WaitReason::Depth, Some(until_ns)));
@@ -74,7 +74,7 @@ impl IoQueue {
         }
 
         // A queue that waits for room is not absent.
-        let since_ns = since_ns.max(self.disk.all_looked_ns(lane));
+        let since_ns = since_ns.max(self.disk.retries_until_ns(lane));
         let waited_ns = now_ns.saturating_sub(since_ns);
         if waited_ns < PATIENCE_NS {
             self.wait_for_room(lane, ahead);
@@ -157,7 +157,7 @@ impl IoQueue {
             self.note_full_window(lane);
             let retry_ns = self.retry_full_ns(lane).map(|wait_ns| now_ns.saturating_add(wait_ns));
             if !alone {
-                let soon_ns = now_ns.saturating_add(self.look_again_ns(LOOKS));
+                let soon_ns = now_ns.saturating_add(self.retry_ns(RETRIES));
                 self.disk.claim(lane, retry_ns.map_or(soon_ns, |retry_ns| retry_ns.min(soon_ns)));
                 self.wait_for_room(lane, Cost::ZERO);
             }
@@ -253,34 +253,34 @@ impl IoQueue {
         let others_ticks = self.disk.in_flight_ticks().saturating_sub(self.in_flight_ticks);
         match (self.in_flight, others_ticks) {
             (_, 0) => None,
-            (1, _) => Some(self.look_again_ns(self.looks())),
+            (1, _) => Some(self.retry_ns(self.retries())),
             // By then a piece of its own is back; the completion polls the queue and leaves room.
-            _ => Some(self.look_again_ns(1)),
+            _ => Some(self.retry_ns(1)),
         }
     }
 
     /// Returns the retries of a full device in the usual device time of a piece: one if others wake this queue for
     /// room, in case that a wake-up was missed.
-    fn looks(&self) -> u64 {
-        if self.config.number.is_some() { 1 } else { LOOKS }
+    fn retries(&self) -> u64 {
+        if self.config.number.is_some() { 1 } else { RETRIES }
     }
 
     /// Returns the wait before a queue retries that is half way to its turn after `half_way_ns`: until then, but at
-    /// most `looks` times in the usual device time of a piece.
-    fn turn_look_ns(&self, looks: u64, half_way_ns: u64) -> u64 {
-        let least_ns = self.look_again_ns(looks);
+    /// most `retries` times in the usual device time of a piece.
+    fn turn_retry_ns(&self, retries: u64, half_way_ns: u64) -> u64 {
+        let least_ns = self.retry_ns(retries);
         half_way_ns.clamp(least_ns, least_ns.max(FULL_DEVICE_RETRY_MAX_NS))
     }
 
-    /// Returns the wait before a retry, with `looks` retries of a full device in the usual device time of a piece.
+    /// Returns the wait before a retry, with `retries` retries of a full device in the usual device time of a piece.
     ///
     /// If any node has limits, the wait is the shortest: the more often queues poll, the more exact are limits over
     /// several of them.
-    fn look_again_ns(&self, looks: u64) -> u64 {
+    fn retry_ns(&self, retries: u64) -> u64 {
         if self.any_limits {
             return FULL_DEVICE_RETRY_NS;
         }
-        (self.usual_device_ns / looks).clamp(FULL_DEVICE_RETRY_NS, SLOW_DEVICE_RETRY_NS)
+        (self.usual_device_ns / retries).clamp(FULL_DEVICE_RETRY_NS, SLOW_DEVICE_RETRY_NS)
     }
 
     /// Removes a piece from the device's account.

@@ -65,7 +65,7 @@ impl IoQueue {
             let fifos = take_fifos(&mut lane.tree, self.members.len() as u32);
             let old = std::mem::replace(&mut lane.tree, Tree::new(fairness, number));
             for (at, member) in self.members.iter().enumerate() {
-                lane.tree.put_nothing();
+                lane.tree.push_vacant();
                 let Some(clocks) = clocks_for(member, old.shares(at as u32), shares_clocks) else { continue };
                 let at = at as u32;
                 lane.tree.put(at, old.parent(at), old.shares(at), member.kind == Kind::Group, clocks);

@@ -219,7 +219,7 @@ impl UringBackend {
 
     /// Moves the posted completions to `ready`; if there are none, those held back. If there are both, the latter wait
     /// for the next enter, which also submits entries.
-    fn look(&mut self) {
+    fn collect_posted(&mut self) {
         if !self.collect() {
             self.post_held_back();
             self.collect();
@@ -455,7 +455,7 @@ unsafe impl Backend for UringBackend {
 
     fn reap(&mut self, sink: &mut dyn FnMut(Completion)) -> usize {
         self.forget_regions();
-        self.look();
+        self.collect_posted();
         let count = self.ready.len();
         self.ready.drain(..).for_each(sink);
         count
@@ -463,7 +463,7 @@ unsafe impl Backend for UringBackend {
 
     fn wait(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
         loop {
-            self.look();
+            self.collect_posted();
             let late = deadline_ns.is_some_and(|deadline_ns| clock::now_ns() >= deadline_ns);
             if self.doorbell.take_woken() || !self.ready.is_empty() || late {
                 // No sleep follows, which would submit new entries too.

@@ -51,10 +51,10 @@
 
 mod client;
 mod connection;
-mod look;
 mod place;
 mod protocol;
 mod server;
+mod snapshot;
 mod traces;
 
 pub use client::{Client, ClientError};

@@ -5,7 +5,7 @@
 //!
 //! # How it works
 //! One thread polls the socket and all clients. Changes are made in the program's registries, which shards follow. For
-//! snapshots and metrics, the thread asks the shards ([`crate::metrics::look`]).
+//! snapshots and metrics, the thread asks the shards ([`crate::metrics::sample`]).
 //!
 //! # Limits
 //! At most [`CLIENTS_MAX`] clients. A further one displaces one that has sent no request yet, or none for
@@ -27,14 +27,14 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::connection::{Connection, Line};
-use super::look;
 use super::place;
 use super::protocol::{
     Answer, ClassInfo, DiskInfo, ErrorCode, Hello, LINE_MAX_BYTES, LimitsChange, Mode, PROTOCOL, Request, TraceStopped,
 };
+use super::snapshot;
 use super::traces;
 use crate::class::Class;
-use crate::metrics::{self, look::Look, look::Looker};
+use crate::metrics::{self, sample::Sample, sample::Sampler};
 use crate::topology::Topology;
 use crate::trace::{TraceConfig, TraceSummary, file_writer};
 
@@ -132,8 +132,8 @@ impl Server {
         listener.set_nonblocking(true)?;
 
         let (end, ended) = UnixStream::pair()?;
-        let office = Office::new(topology, program, directory);
-        let serve = move || Desk { listener, ended, office, clients: Vec::new(), accepted: 0 }.serve();
+        let responder = Responder::new(topology, program, directory);
+        let serve = move || ClientLoop { listener, ended, responder, clients: Vec::new(), accepted: 0 }.serve();
         let thread = std::thread::Builder::new().name("plimsoll-control".to_owned()).spawn(serve)?;
         Ok(Server { path, end: Some(end), thread: Some(thread) })
     }
@@ -163,35 +163,35 @@ struct Client {
     connection: Connection<UnixStream>,
     /// Time of its last request.
     asked: Option<Instant>,
-    /// The look of the client's last snapshot.
-    seen: Option<Arc<Look>>,
+    /// The sample of the client's last snapshot.
+    seen: Option<Arc<Sample>>,
     is_broken: bool,
 }
 
 /// The socket and its clients.
-struct Desk {
+struct ClientLoop {
     listener: UnixListener,
     ended: UnixStream,
-    office: Office,
+    responder: Responder,
     clients: Vec<Client>,
     /// Clients accepted so far.
     accepted: u64,
 }
 
-impl Desk {
+impl ClientLoop {
     fn serve(mut self) {
         while let Some(ready) = self.wait() {
             for (client, flags) in self.clients.iter_mut().zip(ready) {
-                client.serve(flags, &mut self.office);
+                client.serve(flags, &mut self.responder);
             }
             let is_over = |client: &mut Client| client.is_broken || client.connection.is_over();
             for gone in self.clients.extract_if(.., is_over) {
-                self.office.forget(gone.number);
+                self.responder.forget(gone.number);
             }
             self.accept();
         }
         // No client can stop the trace any more.
-        drop(self.office.stop_trace());
+        drop(self.responder.stop_trace());
     }
 
     /// Waits until the socket or a client is ready. Returns each client's ready events, or `None` at the end.
@@ -248,7 +248,7 @@ impl Desk {
     /// Disconnects an idle client. Returns whether there was one.
     fn displace_one(&mut self) -> bool {
         let clients: Vec<_> = self.clients.iter().map(|client| (client.number, client.asked)).collect();
-        let recording = self.office.trace.as_ref().map(|trace| trace.client);
+        let recording = self.responder.trace.as_ref().map(|trace| trace.client);
         let Some(at) = idlest(&clients, recording, Instant::now()) else { return false };
         let message =
             format!("another client needed the place of this one, which asked nothing: {CLIENTS_MAX} at a time");
@@ -275,7 +275,7 @@ fn is_allowed(stream: &UnixStream) -> bool {
 }
 
 impl Client {
-    fn serve(&mut self, ready: PollFlags, office: &mut Office) {
+    fn serve(&mut self, ready: PollFlags, responder: &mut Responder) {
         if ready.is_empty() {
             return;
         }
@@ -293,7 +293,7 @@ impl Client {
                 None => break,
                 Some(Line::Whole(line)) => {
                     self.asked = Some(Instant::now());
-                    let answer = office.answer(&line, self.number, &mut self.seen);
+                    let answer = responder.answer(&line, self.number, &mut self.seen);
                     self.tell(&answer);
                 }
                 Some(Line::TooLong) => {
@@ -320,12 +320,12 @@ fn refusal(code: ErrorCode, message: String) -> Answer {
 }
 
 /// Answers requests about the program.
-struct Office {
+struct Responder {
     topology: Topology,
     program: String,
     /// The directory for traces.
     directory: PathBuf,
-    looker: Looker,
+    sampler: Sampler,
     trace: Option<Trace>,
 }
 
@@ -338,13 +338,13 @@ struct Trace {
     record: u64,
 }
 
-impl Office {
-    fn new(topology: &Topology, program: &str, directory: &Path) -> Office {
-        let (looker, directory) = (Looker::new(topology), directory.to_owned());
-        Office { topology: topology.clone(), program: program.to_owned(), directory, looker, trace: None }
+impl Responder {
+    fn new(topology: &Topology, program: &str, directory: &Path) -> Responder {
+        let (sampler, directory) = (Sampler::new(topology), directory.to_owned());
+        Responder { topology: topology.clone(), program: program.to_owned(), directory, sampler, trace: None }
     }
 
-    fn answer(&mut self, line: &[u8], client: u64, seen: &mut Option<Arc<Look>>) -> Answer {
+    fn answer(&mut self, line: &[u8], client: u64, seen: &mut Option<Arc<Sample>>) -> Answer {
         let request = match serde_json::from_slice(line) {
             Ok(request) => request,
             Err(error) => {
@@ -356,13 +356,13 @@ impl Office {
         let done = match request {
             Request::Hello {} => Ok(Answer::Hello(self.hello())),
             Request::Snapshot {} => {
-                let look = self.looker.look();
-                let snapshot = look::snapshot(&self.topology, &look, seen.as_deref());
-                *seen = Some(look);
+                let sample = self.sampler.sample();
+                let snapshot = snapshot::snapshot(&self.topology, &sample, seen.as_deref());
+                *seen = Some(sample);
                 Ok(Answer::Snapshot(snapshot))
             }
             Request::Metrics {} => {
-                Ok(Answer::Metrics(metrics::of_program(&self.program, &self.topology, &self.looker.look())))
+                Ok(Answer::Metrics(metrics::of_program(&self.program, &self.topology, &self.sampler.sample())))
             }
             Request::SetShares { class, shares } => self.set_shares(&class, shares),
             Request::SetLimits { class, limits } => self.set_limits(&class, limits),

@@ -7,8 +7,8 @@
 //! There is one lock. A call with no other ahead is dispatched whole, and has no entry ([`Admitted::Alone`]). Any other
 //! call is queued. A thread that holds the lock and has changed something lets the queue dispatch ([`State::run`]):
 //! each piece is added to its call. The thread of a call that got pieces is called; the rest of the call is cut off.
-//! Before the lock is released, [`State::appoint`] makes sure that one thread keeps the time while any waits: it runs
-//! the queue again at the next wake-up, and at least every [`LOOK_NS`], because shares and limits may have changed
+//! Before the lock is released, [`State::appoint_timekeeper`] makes sure that one thread keeps the time while any waits: it runs
+//! the queue again at the next wake-up, and at least every [`RECHECK_NS`], because shares and limits may have changed
 //! meanwhile. The futexes are woken after the lock is released.
 //!
 //! # Limits
@@ -34,7 +34,7 @@ use crate::topology::Topology;
 use crate::trace::Tracer;
 
 /// Longest time between two checks of the classes while threads wait.
-const LOOK_NS: u64 = 100_000_000;
+const RECHECK_NS: u64 = 100_000_000;
 
 /// Time after which another thread that waits keeps the time in place of the one that should.
 const OVERDUE_NS: u64 = 1_000_000_000;
@@ -197,10 +197,10 @@ impl Inner {
         if let Some(piece) = state.admit_alone(now_ns, call) {
             drop(state);
             let admitted = Admitted::Alone(piece);
-            if !lateness::looks_before() {
+            if !lateness::may_read_before() {
                 return Ok(Some(admitted));
             }
-            return Ok(self.keep_while(admitted, || lateness::look_before(now_ns, self.had_filter)).0);
+            return Ok(self.keep_while(admitted, || lateness::read_before(now_ns, self.had_filter)).0);
         }
         let key = match state.queue_call(now_ns, call, self.disk) {
             Ok(key) => key,
@@ -245,7 +245,7 @@ impl Inner {
             self.run(&mut state, now_ns);
             if let Some(admitted) = state.admitted(key, now_ns) {
                 self.release(state, now_ns, None);
-                lateness::look_before(now_ns, self.had_filter);
+                lateness::read_before(now_ns, self.had_filter);
                 return Ok(Some(Admitted::Queued(admitted)));
             }
 
@@ -304,11 +304,11 @@ impl Inner {
     pub(super) fn leave(&self, admitted: Admitted, result: Result<u32, i32>) -> Passed {
         let now_ns = now_ns();
         let times_ns = admitted.times_ns();
-        let look = || lateness::look_after(times_ns, now_ns, self.had_filter);
-        if !lateness::looks_after(times_ns, now_ns) {
-            return self.leave_late(now_ns, look(), admitted, result);
+        let late_ns = || lateness::late_after(times_ns, now_ns, self.had_filter);
+        if !lateness::may_read_after(times_ns, now_ns) {
+            return self.leave_late(now_ns, late_ns(), admitted, result);
         }
-        match self.keep_while(admitted, look) {
+        match self.keep_while(admitted, late_ns) {
             (Some(admitted), late_ns) => self.leave_late(now_ns, late_ns, admitted, result),
             (None, _) => Passed::default(),
         }
@@ -353,7 +353,7 @@ impl Inner {
     /// Releases the lock and wakes the threads that were called. If the thread of `key`, which is about to sleep, keeps
     /// the time, returns until when.
     fn release(&self, mut state: MutexGuard<'_, State>, now_ns: u64, key: Option<usize>) -> Option<u64> {
-        state.appoint(now_ns, key);
+        state.appoint_timekeeper(now_ns, key);
         let keeps = state.keeper.filter(|keeper| Some(keeper.key) == key).map(|keeper| keeper.until_ns);
         let to_wake = std::mem::take(&mut state.to_wake);
         let hand_over = state.queue.take_hand_over();
@@ -558,12 +558,12 @@ impl State {
 
     /// Makes sure that one thread keeps the time while any waits. `key` is the call whose thread is about to sleep
     /// anyway.
-    fn appoint(&mut self, now_ns: u64, key: Option<usize>) {
+    fn appoint_timekeeper(&mut self, now_ns: u64, key: Option<usize>) {
         if self.queue.queued() == 0 {
             self.keeper = None;
             return;
         }
-        let latest_ns = now_ns.saturating_add(LOOK_NS);
+        let latest_ns = now_ns.saturating_add(RECHECK_NS);
         let until_ns = self.queue.next_wakeup().map_or(latest_ns, |at_ns| at_ns.min(latest_ns));
 
         match (self.keeper, key) {

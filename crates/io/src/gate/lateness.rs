@@ -18,77 +18,77 @@
 
 use std::cell::Cell;
 
-use crate::sys::rusage::{RUN_DELAY_LOOK_NS, RunDelay, thread_has_seccomp_filter};
+use crate::sys::rusage::{RUN_DELAY_READ_NS, RunDelay, thread_has_seccomp_filter};
 
 /// The calling thread's last reading of its CPU wait.
 #[derive(Clone, Copy)]
-struct Looks {
+struct LastReading {
     run_delay: RunDelay,
     /// Whether the thread's last call was long, so that the next may be, too.
     was_long: bool,
 }
 
 std::thread_local! {
-    static LOOKS: Cell<Looks> = const { Cell::new(Looks { run_delay: RunDelay::NEVER, was_long: false }) };
+    static LAST_READING: Cell<LastReading> = const { Cell::new(LastReading { run_delay: RunDelay::NEVER, was_long: false }) };
 }
 
 /// Returns when the calling thread last read its CPU wait; 0 if it has not.
 #[cfg(all(test, not(plimsoll_loom)))]
-fn looked_ns() -> u64 {
-    LOOKS.get().run_delay.looked_ns()
+fn read_at_ns() -> u64 {
+    LAST_READING.get().run_delay.read_at_ns()
 }
 
-/// Returns how late a thread was that has waited for a CPU for `run_delay_ns` since `looked_ns`.
-fn late_ns(dispatched_ns: u64, began_ns: u64, looked_ns: u64, run_delay_ns: u64) -> u64 {
+/// Returns how late a thread was that has waited for a CPU for `run_delay_ns` since `read_at_ns`.
+fn late_ns(dispatched_ns: u64, began_ns: u64, read_at_ns: u64, run_delay_ns: u64) -> u64 {
     let woke_late_ns = began_ns.saturating_sub(dispatched_ns);
-    if looked_ns.saturating_add(RUN_DELAY_LOOK_NS) < began_ns {
+    if read_at_ns.saturating_add(RUN_DELAY_READ_NS) < began_ns {
         // Much of the wait may have been before the call.
         return woke_late_ns;
     }
-    if looked_ns < began_ns {
+    if read_at_ns < began_ns {
         // The wait that delayed the wake-up counts once, and the wait before the admission not at all.
-        woke_late_ns.max(run_delay_ns.saturating_sub(dispatched_ns.saturating_sub(looked_ns)))
+        woke_late_ns.max(run_delay_ns.saturating_sub(dispatched_ns.saturating_sub(read_at_ns)))
     } else {
         woke_late_ns + run_delay_ns
     }
 }
 
-/// Returns whether [`look_before`] may read /proc.
-pub(super) fn looks_before() -> bool {
-    LOOKS.get().was_long
+/// Returns whether [`read_before`] may read /proc.
+pub(super) fn may_read_before() -> bool {
+    LAST_READING.get().was_long
 }
 
-/// Returns whether [`look_after`] may read /proc.
-pub(super) fn looks_after((_, began_ns): (u64, u64), now_ns: u64) -> bool {
-    now_ns.saturating_sub(began_ns) >= RUN_DELAY_LOOK_NS
+/// Returns whether [`late_after`] may read /proc.
+pub(super) fn may_read_after((_, began_ns): (u64, u64), now_ns: u64) -> bool {
+    now_ns.saturating_sub(began_ns) >= RUN_DELAY_READ_NS
 }
 
 /// Reads the calling thread's CPU wait if its last call was long, because the next may be, too. Otherwise does nothing:
 /// a reading takes some microseconds.
-pub(super) fn look_before(now_ns: u64, had_filter: bool) {
-    let mut looks = LOOKS.get();
-    if looks.was_long && may_look(had_filter) {
-        looks.run_delay.refresh(now_ns);
-        LOOKS.set(Looks { was_long: false, ..looks });
+pub(super) fn read_before(now_ns: u64, had_filter: bool) {
+    let mut last = LAST_READING.get();
+    if last.was_long && may_open_proc(had_filter) {
+        last.run_delay.refresh(now_ns);
+        LAST_READING.set(LastReading { was_long: false, ..last });
     }
 }
 
 /// Returns for how long the device did not work on a call that this thread ends. Reads the CPU wait only after a long
 /// call. The call was admitted at `dispatched_ns`, which the thread learned at `began_ns`.
-pub(super) fn look_after((dispatched_ns, began_ns): (u64, u64), now_ns: u64, had_filter: bool) -> u64 {
-    if !looks_after((dispatched_ns, began_ns), now_ns) || !may_look(had_filter) {
+pub(super) fn late_after((dispatched_ns, began_ns): (u64, u64), now_ns: u64, had_filter: bool) -> u64 {
+    if !may_read_after((dispatched_ns, began_ns), now_ns) || !may_open_proc(had_filter) {
         return began_ns.saturating_sub(dispatched_ns);
     }
-    let mut run_delay = LOOKS.get().run_delay;
-    let looked_ns = run_delay.looked_ns();
-    let run_delay_ns = run_delay.look(now_ns);
-    LOOKS.set(Looks { run_delay, was_long: true });
-    late_ns(dispatched_ns, began_ns, looked_ns, run_delay_ns)
+    let mut run_delay = LAST_READING.get().run_delay;
+    let read_at_ns = run_delay.read_at_ns();
+    let run_delay_ns = run_delay.since_last_reading_ns(now_ns);
+    LAST_READING.set(LastReading { run_delay, was_long: true });
+    late_ns(dispatched_ns, began_ns, read_at_ns, run_delay_ns)
 }
 
 /// Returns whether a reading may open /proc: a seccomp filter that the program has set since may kill the program for
 /// that.
-fn may_look(had_filter: bool) -> bool {
+fn may_open_proc(had_filter: bool) -> bool {
     thread_has_seccomp_filter() == had_filter
 }
 
@@ -107,29 +107,29 @@ mod tests {
 
     /// Returns whether the calling thread reads /proc when it enters for a call of `took_ns`, and when it ends the
     /// call.
-    fn looks(gate: &Gate, took_ns: u64) -> [bool; 2] {
-        let mut seen_ns = looked_ns();
-        let mut has_looked = || std::mem::replace(&mut seen_ns, looked_ns()) != looked_ns();
-        let began_ns = looked_ns() + 2 * RUN_DELAY_LOOK_NS;
-        look_before(began_ns, gate.0.had_filter);
-        let before = has_looked();
-        look_after((began_ns, began_ns), began_ns + took_ns, gate.0.had_filter);
-        [before, has_looked()]
+    fn reads_proc(gate: &Gate, took_ns: u64) -> [bool; 2] {
+        let mut seen_ns = read_at_ns();
+        let mut has_read = || std::mem::replace(&mut seen_ns, read_at_ns()) != read_at_ns();
+        let began_ns = read_at_ns() + 2 * RUN_DELAY_READ_NS;
+        read_before(began_ns, gate.0.had_filter);
+        let before = has_read();
+        late_after((began_ns, began_ns), began_ns + took_ns, gate.0.had_filter);
+        [before, has_read()]
     }
 
     #[test]
     fn only_threads_whose_calls_are_long_look_into_proc() {
         let gate = deep(1);
-        let short_ns = RUN_DELAY_LOOK_NS - 1;
+        let short_ns = RUN_DELAY_READ_NS - 1;
         for (took_ns, expected) in [
             (short_ns, [false, false]),
-            (RUN_DELAY_LOOK_NS, [false, true]),
+            (RUN_DELAY_READ_NS, [false, true]),
             // After a long one the next may be long too.
-            (RUN_DELAY_LOOK_NS, [true, true]),
+            (RUN_DELAY_READ_NS, [true, true]),
             (short_ns, [true, false]),
             (short_ns, [false, false]),
         ] {
-            assert_eq!(looks(&gate, took_ns), expected, "a call of {took_ns} ns");
+            assert_eq!(reads_proc(&gate, took_ns), expected, "a call of {took_ns} ns");
         }
     }
 
@@ -141,12 +141,12 @@ mod tests {
             return;
         }
         thread::spawn(move || {
-            assert_eq!(looks(&gate, RUN_DELAY_LOOK_NS), [false, true]);
+            assert_eq!(reads_proc(&gate, RUN_DELAY_READ_NS), [false, true]);
             if !forbid_to_open() {
                 crate::skip::skip("this kernel takes no seccomp filter");
                 return;
             }
-            assert_eq!(looks(&gate, RUN_DELAY_LOOK_NS), [false, false]);
+            assert_eq!(reads_proc(&gate, RUN_DELAY_READ_NS), [false, false]);
         })
         .join()
         .expect("it passes");
@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn lateness_counts_once() {
-        let look_ns = RUN_DELAY_LOOK_NS;
-        for (dispatched_ns, began_ns, looked_ns, run_delay_ns, expected_ns) in [
+        let read_ns = RUN_DELAY_READ_NS;
+        for (dispatched_ns, began_ns, read_at_ns, run_delay_ns, expected_ns) in [
             // The reading was after the thread woke up: both waits add up.
             (0, 300, 300, 5000, 300 + 5000),
             // The reading was before: it includes the wait that delayed the wake-up.
@@ -185,10 +185,10 @@ mod tests {
             (1000, 1000, 600, 400, 0),
             (1000, 1300, 600, 900, 500),
             // Long before: it may include other waits.
-            (0, 300 + look_ns, 299, 5000, 300 + look_ns),
+            (0, 300 + read_ns, 299, 5000, 300 + read_ns),
         ] {
-            let late_ns = late_ns(dispatched_ns, began_ns, looked_ns, run_delay_ns);
-            assert_eq!(late_ns, expected_ns, "{dispatched_ns} {began_ns} {looked_ns}");
+            let late_ns = late_ns(dispatched_ns, began_ns, read_at_ns, run_delay_ns);
+            assert_eq!(late_ns, expected_ns, "{dispatched_ns} {began_ns} {read_at_ns}");
         }
     }
 

@@ -5,7 +5,7 @@
 //! themselves, share these types.
 //!
 //! # How it works
-//! They are made from a look at all shards and from the registries. Counters count from the program's start, or from
+//! They are made from a sample at all shards and from the registries. Counters count from the program's start, or from
 //! the last reset of its statistics. Times are nanoseconds.
 //!
 //! # Limits
@@ -18,7 +18,7 @@ use plimsoll_core::{Direction, FS_PER_NS, Histogram, Latencies, WaitReason, Wind
 #[cfg(feature = "control")]
 use serde::{Deserialize, Serialize};
 
-use super::look::Look;
+use super::sample::Sample;
 use crate::class::ClassInfo;
 use crate::queues::ClassView;
 use crate::topology::{DiskMode, Topology};
@@ -201,21 +201,21 @@ impl LatencyMetrics {
     }
 }
 
-/// Returns the metrics of `topology`'s shards from `look`.
-pub(crate) fn of_program(program: &str, topology: &Topology, look: &Look) -> ProgramMetrics {
+/// Returns the metrics of `topology`'s shards from `sample`.
+pub(crate) fn of_program(program: &str, topology: &Topology, sample: &Sample) -> ProgramMetrics {
     let table = topology.classes().list();
     ProgramMetrics {
         program: program.to_owned(),
         pid: std::process::id(),
         plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
         shards: topology.shards(),
-        missing_shards: look.missing_shards.clone(),
+        missing_shards: sample.missing_shards.clone(),
         refused_jobs: topology.refused_jobs(),
-        disks: (0..topology.disks()).filter_map(|number| of_disk(number, topology, look, &table)).collect(),
+        disks: (0..topology.disks()).filter_map(|number| of_disk(number, topology, sample, &table)).collect(),
     }
 }
 
-fn of_disk(number: u16, topology: &Topology, look: &Look, table: &[ClassInfo]) -> Option<DiskMetrics> {
+fn of_disk(number: u16, topology: &Topology, sample: &Sample, table: &[ClassInfo]) -> Option<DiskMetrics> {
     let disk = topology.disk(number)?;
     let mode = match topology.mode(number)? {
         DiskMode::Scheduled => "scheduled",
@@ -223,7 +223,7 @@ fn of_disk(number: u16, topology: &Topology, look: &Look, table: &[ClassInfo]) -
         DiskMode::Drain => "drain",
     };
 
-    let model = disk.tokens_ns(look.at_ns).map(|tokens_ns| {
+    let model = disk.tokens_ns(sample.at_ns).map(|tokens_ns| {
         let now = disk.snapshot();
         ModelMetrics {
             window_ns: now.window_ns,
@@ -239,7 +239,7 @@ fn of_disk(number: u16, topology: &Topology, look: &Look, table: &[ClassInfo]) -
         }
     });
 
-    let classes = look.disks.get(usize::from(number))?.iter().filter_map(|(at, view)| {
+    let classes = sample.disks.get(usize::from(number))?.iter().filter_map(|(at, view)| {
         let info = table.get(*at).filter(|info| !info.removed)?;
         Some(of_class(info, view, table))
     });

@@ -47,7 +47,7 @@
 
 mod encode;
 mod figures;
-pub(crate) mod look;
+pub(crate) mod sample;
 mod text;
 
 use std::fmt;
@@ -65,7 +65,7 @@ use crate::topology::Topology;
 
 /// Takes the metrics of the program that runs on a topology. See the module's documentation.
 pub struct Metrics {
-    looker: Mutex<look::Looker>,
+    sampler: Mutex<sample::Sampler>,
     program: String,
 }
 
@@ -73,7 +73,7 @@ impl Metrics {
     /// Returns the metrics of the shards on `topology`; `program` is the program's own name, the value of that label.
     #[must_use]
     pub fn new(topology: &Topology, program: &str) -> Metrics {
-        Metrics { looker: Mutex::new(look::Looker::new(topology)), program: program.to_owned() }
+        Metrics { sampler: Mutex::new(sample::Sampler::new(topology)), program: program.to_owned() }
     }
 
     /// Returns the present counters. Waits at most 200 ms for all shards to answer. Shards that have not are listed in
@@ -83,10 +83,10 @@ impl Metrics {
     /// Do not call this on a shard's thread: a shard that waits here cannot answer.
     #[must_use]
     pub fn take(&self) -> ProgramMetrics {
-        // After a panic elsewhere the look is at worst an older one.
-        let mut looker = self.looker.lock().unwrap_or_else(PoisonError::into_inner);
-        let look = looker.look();
-        of_program(&self.program, looker.topology(), &look)
+        // After a panic elsewhere the sample is at worst an older one.
+        let mut sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
+        let sample = sampler.sample();
+        of_program(&self.program, sampler.topology(), &sample)
     }
 }
 

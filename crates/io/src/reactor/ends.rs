@@ -73,14 +73,14 @@ impl Reactor {
     }
 
     /// Checks an answer of the backend. At the first error, ends all requests.
-    pub(super) fn heed(&mut self, answer: io::Result<()>) -> io::Result<()> {
+    pub(super) fn check_backend(&mut self, answer: io::Result<()>) -> io::Result<()> {
         if let Err(error) = &answer
             && self.broken.is_none()
         {
             let errno = error.raw_os_error().unwrap_or(libc::ESHUTDOWN);
             self.broken = Some(errno);
             // Operations that have already completed end with their own results.
-            self.see_to(usize::MAX);
+            self.handle_completions(usize::MAX);
             self.end_all(errno);
         }
         answer
@@ -157,8 +157,8 @@ impl Reactor {
                 break;
             }
             let waited = if self.reaped.is_empty() { self.backend.wait(None) } else { Ok(()) };
-            self.look();
-            self.see_to(usize::MAX);
+            self.collect_completions();
+            self.handle_completions(usize::MAX);
             if let Err(error) = waited {
                 self.broken = self.broken.or(Some(error.raw_os_error().unwrap_or(libc::ESHUTDOWN)));
                 break;

@@ -39,7 +39,7 @@ impl Reactor {
                 Message::Done { serial, done } => self.remote_is_done(serial, done),
                 Message::Run(job) => self.jobs.push_back(job),
                 #[cfg(feature = "metrics")]
-                Message::Look(look) => look(self),
+                Message::Read(visit) => visit(self),
                 Message::Close { number, uid } => {
                     let place = self.files.get_mut(number as usize);
                     if let Some(open) = place.and_then(|p| p.take_if(|open| open.uid == uid)) {

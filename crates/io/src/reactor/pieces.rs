@@ -205,15 +205,15 @@ impl Reactor {
     }
 
     /// Collects the completions of the backend, unless enough for a turn are collected already.
-    pub(super) fn look(&mut self) {
+    pub(super) fn collect_completions(&mut self) {
         self.now_ns = self.backend.now_ns();
         self.follow_trace();
         if self.reaped.len() >= REAP_MAX {
             return;
         }
 
-        let (known, since_ns) = (self.reaped.len(), self.looked_ns);
-        self.looked_ns = self.now_ns;
+        let (known, since_ns) = (self.reaped.len(), self.collected_ns);
+        self.collected_ns = self.now_ns;
         let reaped = &mut self.reaped;
         self.backend.reap(&mut |completion| reaped.push_back(Back { completion, since_ns }));
         if self.tracer.is_on() {
@@ -222,7 +222,7 @@ impl Reactor {
     }
 
     /// Handles the oldest completions, at most `most`.
-    pub(super) fn see_to(&mut self, most: usize) {
+    pub(super) fn handle_completions(&mut self, most: usize) {
         for _ in 0..most {
             let Some(Back { completion, since_ns }) = self.reaped.pop_front() else { return };
             self.piece_is_back(completion.key as usize, completion.result, since_ns);

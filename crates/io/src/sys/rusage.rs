@@ -82,19 +82,19 @@ fn usage(of: libc::c_int) -> io::Result<libc::rusage> {
 
 /// Shortest time between two readings of a thread's wait for a CPU, and the shortest sleep or call after which it is
 /// read. A reading takes some microseconds.
-pub(crate) const RUN_DELAY_LOOK_NS: u64 = 500_000;
+pub(crate) const RUN_DELAY_READ_NS: u64 = 500_000;
 
 /// A thread's total wait for a CPU, as of its last reading.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunDelay {
-    looked_ns: u64,
+    read_at_ns: u64,
     /// Wait since the thread began; `None` before the first reading, and if the kernel does not report it.
     waited_ns: Option<u64>,
 }
 
 impl RunDelay {
     /// The value of a thread without a reading.
-    pub(crate) const NEVER: RunDelay = RunDelay { looked_ns: 0, waited_ns: None };
+    pub(crate) const NEVER: RunDelay = RunDelay { read_at_ns: 0, waited_ns: None };
 
     /// Returns [`RunDelay::NEVER`], or `None` if the kernel does not report waits.
     pub(crate) fn if_known() -> Option<RunDelay> {
@@ -102,26 +102,26 @@ impl RunDelay {
     }
 
     /// Returns the time of the last reading, in nanoseconds; 0 before the first.
-    pub(crate) fn looked_ns(&self) -> u64 {
-        self.looked_ns
+    pub(crate) fn read_at_ns(&self) -> u64 {
+        self.read_at_ns
     }
 
     /// Reads the wait again if the last reading is old. Call this before the interval that [`RunDelay::look`] measures.
     pub(crate) fn refresh(&mut self, now_ns: u64) {
-        if now_ns.saturating_sub(self.looked_ns) >= RUN_DELAY_LOOK_NS {
-            self.look(now_ns);
+        if now_ns.saturating_sub(self.read_at_ns) >= RUN_DELAY_READ_NS {
+            self.since_last_reading_ns(now_ns);
         }
     }
 
     /// Returns for how long the calling thread has waited for a CPU since the last reading; 0 if that is unknown.
-    pub(crate) fn look(&mut self, now_ns: u64) -> u64 {
+    pub(crate) fn since_last_reading_ns(&mut self, now_ns: u64) -> u64 {
         // A single reading may fail: the program may have no descriptor left.
         self.note(now_ns, thread_run_delay_ns().ok())
     }
 
     /// Stores the reading `found_ns`, and returns the wait added since the last one.
     pub(crate) fn note(&mut self, now_ns: u64, found_ns: Option<u64>) -> u64 {
-        self.looked_ns = now_ns;
+        self.read_at_ns = now_ns;
         let before_ns = self.waited_ns;
         self.waited_ns = found_ns.or(before_ns);
         before_ns.zip(found_ns).map_or(0, |(before_ns, after_ns)| after_ns.saturating_sub(before_ns))
@@ -173,12 +173,12 @@ mod tests {
     #[test]
     fn a_look_tells_what_was_added_since_the_last_one() {
         let mut delay = RunDelay::NEVER;
-        let looks = [(1, Some(700)), (2, Some(750)), (3, None), (4, Some(790))].map(|(at_ns, found_ns)| {
+        let readings = [(1, Some(700)), (2, Some(750)), (3, None), (4, Some(790))].map(|(at_ns, found_ns)| {
             let added_ns = delay.note(at_ns, found_ns);
-            (added_ns, delay.looked_ns())
+            (added_ns, delay.read_at_ns())
         });
         // The first reading has none before it, the third has failed.
-        assert_eq!(looks, [(0, 1), (50, 2), (0, 3), (40, 4)]);
+        assert_eq!(readings, [(0, 1), (50, 2), (0, 3), (40, 4)]);
     }
 
     #[test]

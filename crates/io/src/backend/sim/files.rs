@@ -135,12 +135,12 @@ impl SimFile {
     }
 
     /// Makes a sector unreadable. Returns whether it was readable before.
-    pub(super) fn spoil(&mut self, sector: u64) -> bool {
+    pub(super) fn mark_unreadable(&mut self, sector: u64) -> bool {
         self.bad_sectors.insert(sector)
     }
 
     /// Makes the sectors of a range readable, because they are written again.
-    pub(super) fn heal(&mut self, offset: u64, len_bytes: u64, sector_bytes: u64) {
+    pub(super) fn mark_readable(&mut self, offset: u64, len_bytes: u64, sector_bytes: u64) {
         if len_bytes > 0 && !self.bad_sectors.is_empty() {
             let healed = sectors(offset, len_bytes, sector_bytes);
             self.bad_sectors.retain(|sector| !healed.contains(sector));
@@ -240,7 +240,7 @@ impl FileSystem {
 
     /// Returns the target of a misdirected write of `len_bytes` at `offset` of `file`: another place in a file of the
     /// same disk, or `None` if there is none. The offset within the sector stays the same.
-    pub(super) fn elsewhere(
+    pub(super) fn misdirected_to(
         &self,
         file: usize,
         offset: u64,
@@ -399,14 +399,14 @@ mod tests {
     #[test]
     fn a_write_astray_lands_on_another_sector_of_the_same_disk() {
         let (mut files, mut dice) = world(SimFaults::default());
-        assert_eq!(files.elsewhere(0, 0, 512, SECTOR, &mut dice), None);
+        assert_eq!(files.misdirected_to(0, 0, 512, SECTOR, &mut dice), None);
         files.get_mut(0).unwrap().apply(write(0, 1, 2048), false);
         for _ in 0..100 {
-            let (file, offset) = files.elsewhere(0, 512, 1024, SECTOR, &mut dice).unwrap_or((0, 0));
+            let (file, offset) = files.misdirected_to(0, 512, 1024, SECTOR, &mut dice).unwrap_or((0, 0));
             assert!(file == 0 && offset != 512 && offset % SECTOR == 0 && offset + 1024 <= 2048, "{offset}");
         }
         let other = files.create(Path::new("b"), 1);
         files.get_mut(other).unwrap().apply(write(0, 1, 4096), false);
-        assert!((0..100).all(|_| files.elsewhere(0, 0, 2048, SECTOR, &mut dice).is_none()));
+        assert!((0..100).all(|_| files.misdirected_to(0, 0, 2048, SECTOR, &mut dice).is_none()));
     }
 }

@@ -292,7 +292,7 @@ impl Machine {
             }
             Kind::Discard { len_bytes } => {
                 let sector_bytes = u64::from(self.sector_bytes());
-                self.file(flight.file)?.heal(flight.offset, len_bytes, sector_bytes);
+                self.file(flight.file)?.mark_readable(flight.offset, len_bytes, sector_bytes);
                 self.apply(flight.file, Change::Discard { offset: flight.offset, len_bytes }, false)?;
                 Ok((0, Vec::new()))
             }
@@ -373,7 +373,7 @@ impl Machine {
         let sector_bytes = u64::from(self.sector_bytes());
         let (mut file, mut offset) = (file, offset);
         if self.dice.chance(faults.misdirected_write_probability)
-            && let Some(target) = self.files.elsewhere(file, offset, len_bytes, sector_bytes, &mut self.dice)
+            && let Some(target) = self.files.misdirected_to(file, offset, len_bytes, sector_bytes, &mut self.dice)
         {
             (file, offset) = target;
             self.dice.counters.misdirected_writes += 1;
@@ -383,8 +383,8 @@ impl Machine {
         let is_bad = self.dice.chance(faults.latent_error_probability);
         let bad_sector = is_bad.then(|| bad.start + self.dice.below(bad.end - bad.start));
         let target = self.file(file)?;
-        target.heal(offset, len_bytes, sector_bytes);
-        if bad_sector.is_some_and(|sector| target.spoil(sector)) {
+        target.mark_readable(offset, len_bytes, sector_bytes);
+        if bad_sector.is_some_and(|sector| target.mark_unreadable(sector)) {
             self.dice.counters.latent_errors += 1;
         }
 

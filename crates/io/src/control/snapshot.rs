@@ -1,16 +1,16 @@
-//! A snapshot of the program, made from two looks at the shards.
+//! A snapshot of the program, made from two samples of the shards' counters.
 //!
 //! # Why
 //! Counters cover the time since the program began; a user who attaches needs the present rates.
 //!
 //! # How it works
-//! [`crate::metrics::look`] takes the looks. Rates and latencies are computed from the difference of their counters.
+//! [`crate::metrics::sample`] takes the samples. Rates and latencies are computed from the difference of their counters.
 //!
 //! # Limits
-//! If a shard is missing in either look, there are no rates.
+//! If a shard is missing in either sample, there are no rates.
 //!
 //! # Example
-//! 50 reads at the first look and 250 two seconds later: 100 per second.
+//! 50 reads at the first sample and 250 two seconds later: 100 per second.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ use plimsoll_core::{ClassStats, Histogram, Latencies, WaitReason};
 
 use super::protocol::{ClassState, DiskState, Percentiles, Recent, Snapshot};
 use crate::class::ClassInfo;
-use crate::metrics::look::Look;
+use crate::metrics::sample::Sample;
 use crate::queues::ClassView;
 use crate::topology::Topology;
 
-/// Returns the look `now` as a snapshot, with rates since `before`.
-pub(super) fn snapshot(topology: &Topology, now: &Look, before: Option<&Look>) -> Snapshot {
+/// Returns the sample `now` as a snapshot, with rates since `before`.
+pub(super) fn snapshot(topology: &Topology, now: &Sample, before: Option<&Sample>) -> Snapshot {
     // If a shard is missing, the differences are wrong.
-    let is_whole = |look: &&Look| look.missing_shards.is_empty();
+    let is_whole = |sample: &&Sample| sample.missing_shards.is_empty();
     let before = before.filter(is_whole).filter(|_| is_whole(&now)).filter(|before| before.at_ns < now.at_ns);
     let table = topology.classes().list();
     let disks = (0..topology.disks()).filter_map(|disk| disk_state(topology, disk, now, before, &table));
@@ -40,8 +40,8 @@ pub(super) fn snapshot(topology: &Topology, now: &Look, before: Option<&Look>) -
 fn disk_state(
     topology: &Topology,
     number: u16,
-    now: &Look,
-    before: Option<&Look>,
+    now: &Sample,
+    before: Option<&Sample>,
     table: &[ClassInfo],
 ) -> Option<DiskState> {
     let disk = topology.disk(number)?;

@@ -8,7 +8,7 @@
 //! Each shard gets a message, and copies its counters when it reads its mail. The caller waits until all have answered
 //! or [`DEADLINE`] has passed. Shards without an answer are listed, and not asked again before they have answered the
 //! last question. Their figures are those of their last answer, so that counters do not fall while a shard is busy; an
-//! answer that comes too late for one look counts in the next. A look that is younger than [`FRESH`] is returned again,
+//! answer that comes too late for one sample counts in the next. A sample that is younger than [`FRESH`] is returned again,
 //! so that many clients cost as little as one.
 //!
 //! # Limits
@@ -30,11 +30,11 @@ use crate::topology::Topology;
 
 /// Longest wait for the shards' answers.
 const DEADLINE: Duration = Duration::from_millis(200);
-/// Age up to which a look is returned again.
+/// Age up to which a sample is returned again.
 const FRESH: Duration = Duration::from_millis(10);
 
-/// The figures of one look.
-pub(crate) struct Look {
+/// The figures of one sample.
+pub(crate) struct Sample {
     /// Time on the shards' clock.
     pub(crate) at_ns: u64,
     pub(crate) missing_shards: Vec<u16>,
@@ -78,40 +78,40 @@ impl Drop for Question {
     }
 }
 
-/// Looks at the shards; see the module's documentation.
-pub(crate) struct Looker {
+/// Samples the counters of the shards; see the module's documentation.
+pub(crate) struct Sampler {
     topology: Topology,
     is_asked: Vec<Arc<AtomicBool>>,
     /// The last answer of each shard.
     views: Vec<Option<ShardView>>,
     /// Channels on which answers to earlier questions may still come.
     late: Vec<Receiver<ShardView>>,
-    last: Option<(Instant, Arc<Look>)>,
+    last: Option<(Instant, Arc<Sample>)>,
 }
 
-impl Looker {
-    pub(crate) fn new(topology: &Topology) -> Looker {
+impl Sampler {
+    pub(crate) fn new(topology: &Topology) -> Sampler {
         let is_asked = (0..topology.shards()).map(|_| Arc::default()).collect();
         let views = (0..topology.shards()).map(|_| None).collect();
-        Looker { topology: topology.clone(), is_asked, views, late: Vec::new(), last: None }
+        Sampler { topology: topology.clone(), is_asked, views, late: Vec::new(), last: None }
     }
 
     pub(crate) fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    pub(crate) fn look(&mut self) -> Arc<Look> {
-        if let Some((_, look)) = self.last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            return Arc::clone(look);
+    pub(crate) fn sample(&mut self) -> Arc<Sample> {
+        if let Some((_, sample)) = self.last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+            return Arc::clone(sample);
         }
         self.take_late();
         let missing_shards = self.collect(Instant::now() + DEADLINE);
-        let look = Arc::new(self.sum(missing_shards));
-        self.last = Some((Instant::now(), Arc::clone(&look)));
-        look
+        let sample = Arc::new(self.sum(missing_shards));
+        self.last = Some((Instant::now(), Arc::clone(&sample)));
+        sample
     }
 
-    /// Takes the answers since the last look, and drops the channels on which none can come any more.
+    /// Takes the answers since the last sample, and drops the channels on which none can come any more.
     fn take_late(&mut self) {
         for answers in std::mem::take(&mut self.late) {
             let is_over = loop {
@@ -133,7 +133,7 @@ impl Looker {
     }
 
     /// Reads the gates, which need no question. Returns the shards whose places they hold.
-    fn look_at_gates(&mut self) -> Vec<u16> {
+    fn read_gates(&mut self) -> Vec<u16> {
         let gates = self.topology.gates();
         for gate in &gates {
             self.keep(ShardView::of(gate.as_ref(), self.topology.disks()));
@@ -149,15 +149,15 @@ impl Looker {
             }
             let (is_asked, answers) = (Arc::clone(is_asked), sender.clone());
             let question = Question { is_asked, answers, disks: self.topology.disks() };
-            let look = Message::Look(Box::new(move |queues| question.answer(queues)));
-            self.topology.mailboxes().send(shard as u16, look);
+            let question = Message::Read(Box::new(move |queues| question.answer(queues)));
+            self.topology.mailboxes().send(shard as u16, question);
         }
         answers
     }
 
     /// Asks the shards, and keeps the answers that come by `until`. Returns the shards that have not answered.
     fn collect(&mut self, until: Instant) -> Vec<u16> {
-        let gates = self.look_at_gates();
+        let gates = self.read_gates();
         let answers = self.ask(&gates);
         let mut missing: Vec<u16> = (0..self.topology.shards()).filter(|shard| !gates.contains(shard)).collect();
         loop {
@@ -177,7 +177,7 @@ impl Looker {
     }
 
     /// Adds up the last answers of all shards.
-    fn sum(&self, missing_shards: Vec<u16>) -> Look {
+    fn sum(&self, missing_shards: Vec<u16>) -> Sample {
         let mut disks: Vec<BTreeMap<usize, ClassView>> = Vec::new();
         disks.resize_with(usize::from(self.topology.disks()), BTreeMap::new);
         let mut at_ns = 0;
@@ -187,7 +187,7 @@ impl Looker {
                 classes.iter().for_each(|class| join(disk, class));
             }
         }
-        Look { at_ns: if at_ns == 0 { now_ns() } else { at_ns }, missing_shards, disks }
+        Sample { at_ns: if at_ns == 0 { now_ns() } else { at_ns }, missing_shards, disks }
     }
 }
 
