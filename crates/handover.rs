@@ -37,7 +37,7 @@ pub(crate) const RULES_MAX: usize = 63;
 /// Classes and groups at the most.
 pub(crate) const CLASSES_MAX: usize = 64;
 /// Most threads of other processes that use the gate at a time.
-pub(crate) const DESKS: usize = 1024;
+pub(crate) const SLOTS: usize = 1024;
 
 /// Everything that the library needs to know.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -344,10 +344,10 @@ pub(crate) struct ClassCounters {
 /// A place at which a thread asks the process that has the gate, which is another than its own. A line of the cache.
 #[derive(Default)]
 #[repr(C, align(64))]
-pub(crate) struct Desk {
-    /// The process whose thread has the desk; 0: none.
+pub(crate) struct Slot {
+    /// The process whose thread has the slot; 0: none.
     pub(crate) pid: AtomicU32,
-    /// State of the thread's call, on which both sides sleep; the library's `desk` names the states.
+    /// State of the thread's call, on which both sides sleep; the library's `slots` names the states.
     pub(crate) state: AtomicU32,
     /// Number of the call's class in the [`Handover`].
     pub(crate) class: AtomicU32,
@@ -370,13 +370,13 @@ pub(crate) struct Counters {
     pub(crate) owner: AtomicU32,
     /// Processes that loaded the library.
     pub(crate) processes: AtomicU32,
-    /// Changes when a thread has taken a desk; the process with the gate sleeps on it.
+    /// Changes when a thread has taken a slot; the process with the gate sleeps on it.
     pub(crate) bell: AtomicU32,
-    /// Number of the highest desk ever taken, plus 1.
-    pub(crate) desks_used: AtomicU32,
+    /// Number of the highest slot ever taken, plus 1.
+    pub(crate) slots_used: AtomicU32,
     /// Last sign of life of the process with the gate, on the monotonic clock, in nanoseconds.
     pub(crate) alive_ns: AtomicU64,
-    pub(crate) desks: [Desk; DESKS],
+    pub(crate) slots: [Slot; SLOTS],
     /// Managed files that were opened.
     pub(crate) opened: AtomicU64,
     /// Bytes read that were in the page cache, and did not need the disk.
@@ -411,7 +411,7 @@ pub(crate) struct Traces {
 /// Why bytes of a managed file went past the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Past {
-    /// Another process of the run has the gate, and does not answer, or has no desk left.
+    /// Another process of the run has the gate, and does not answer, or has no slot left.
     OtherProcess = 0,
     /// A signal handler, or while the gate was made or after it.
     Nested = 1,

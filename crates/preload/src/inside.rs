@@ -21,7 +21,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 use crate::passage::Admitted;
-use crate::{desk, errno, state};
+use crate::{errno, slots, state};
 
 /// Fewest bytes between a frame and that of a signal handler above it: less than what the kernel saves there on any
 /// architecture, and more than a function of this library has.
@@ -113,11 +113,11 @@ impl Here {
     #[cold]
     fn end_what_was_left(&self) {
         drop(self.take());
-        if let Some(office) = state::office() {
-            office.gate.withdraw_left();
+        if let Some(own) = state::own_gate() {
+            own.gate.withdraw_left();
         }
         if let Some(counters) = state::counters() {
-            desk::withdraw_left(counters);
+            slots::withdraw_left(counters);
         }
     }
 

@@ -8,15 +8,16 @@
 //! The library defines `read`, `pwrite`, `fsync` and related functions, which the dynamic linker prefers to libc's.
 //! Each looks up its descriptor in a table (`fds`). A call on an unmanaged file continues at once. For the rest, rules
 //! choose the class (`rules`), and the call goes through [`plimsoll::Gate`] (`passage`). One process of a run has the
-//! gate (`state`); the others use it through desks (`desk`). Counters and desks are in memory that these processes and
+//! gate (`state`); the others use it through slots (`slots`). Counters and slots are in memory that these processes and
 //! the command share.
 //!
 //! # Limits
 //! I/O that bypasses libc's functions is not managed: stdio's own calls (`fread`), `mmap`, io_uring, static programs,
 //! raw system calls. If a signal handler reads or writes a managed file while its thread is in one of the functions,
-//! its call bypasses the gate; one that jumps out of there is described in `inside`. Appending and vectored calls, and those at the descriptor's position, are never cut: they
-//! are charged in pieces, and submitted whole. Copies inside the kernel are charged after each piece. A trace has the name that a file had at its first
-//! call, even if the file is renamed later. This is the only crate besides `io` with `unsafe`.
+//! its call bypasses the gate; one that jumps out of there is described in `inside`. Appending and vectored calls, and
+//! those at the descriptor's position, are never cut: they are charged in pieces, and submitted whole. Copies inside
+//! the kernel are charged after each piece. A trace has the name that a file had at its first call, even if the file is
+//! renamed later. This is the only crate besides `io` with `unsafe`.
 //!
 //! # Example
 //! ```text
@@ -25,7 +26,6 @@
 
 mod calls;
 mod copies;
-mod desk;
 mod errno;
 mod fds;
 #[path = "../../handover.rs"]
@@ -37,6 +37,7 @@ mod passage;
 mod readable;
 mod real;
 mod rules;
+mod slots;
 mod state;
 
 #[global_allocator]

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use plimsoll::{Call, Class, Passed, Permit};
 
 use crate::calls::bytes_to_the_end;
-use crate::desk::{self, Denied, Turn};
 use crate::fds::{DIRECT, Managed, SYNC};
 use crate::handover::{Counters, Kind, Past};
 use crate::inside::{self, Inside};
-use crate::state::{self, Seat};
+use crate::slots::{self, Denied, SlotPermit};
+use crate::state::{self, Route};
 use crate::{errno, names};
 
 /// Bytes written into the page cache that are charged together.
@@ -28,23 +28,23 @@ pub(crate) struct Passage {
 
 /// A call admitted by this process or another one.
 pub(crate) enum Admitted {
-    Here(Permit<'static>),
-    Elsewhere(Turn),
+    Local(Permit<'static>),
+    Remote(SlotPermit),
 }
 
 impl Admitted {
     fn len_bytes(&self) -> usize {
         let len_bytes = match self {
-            Admitted::Here(permit) => permit.len_bytes(),
-            Admitted::Elsewhere(turn) => turn.len_bytes(),
+            Admitted::Local(permit) => permit.len_bytes(),
+            Admitted::Remote(permit) => permit.len_bytes(),
         };
         len_bytes as usize
     }
 
     fn end(self, result: Result<u32, i32>) -> Passed {
         match self {
-            Admitted::Here(permit) => permit.end(result),
-            Admitted::Elsewhere(turn) => turn.end(result),
+            Admitted::Local(permit) => permit.end(result),
+            Admitted::Remote(permit) => permit.end(result),
         }
     }
 }
@@ -67,7 +67,7 @@ impl Passage {
             None
         };
         let Some(inside) = inside::go_inside(managed.frame) else { return past(Past::Nested) };
-        if let Seat::Nowhere(why) = state::seat(counters) {
+        if let Route::Bypass(why) = state::route(counters) {
             return past(why);
         }
 
@@ -83,25 +83,25 @@ impl Passage {
     fn enter(&self, kind: Kind, len_bytes: usize, at: usize) -> Option<Admitted> {
         let asked_bytes = u32::try_from(len_bytes).unwrap_or(1 << 30);
         let offset_bytes = self.offset_bytes.saturating_add(at as u64);
-        let mut seat = state::seat(self.counters);
+        let mut route = state::route(self.counters);
         let why = loop {
-            match seat {
-                Seat::Here(office) => {
-                    let class = office.classes.get(self.class).copied().unwrap_or(Class::DEFAULT);
-                    let file = state::file_number(office, self.managed);
+            match route {
+                Route::Own(own) => {
+                    let class = own.classes.get(self.class).copied().unwrap_or(Class::DEFAULT);
+                    let file = state::file_number(own, self.managed);
                     let call = Call { class, op: kind.op(), len_bytes: asked_bytes, offset_bytes, file };
-                    match office.gate.enter_for(call) {
-                        Ok(permit) => return Some(Admitted::Here(permit)),
+                    match own.gate.enter_for(call) {
+                        Ok(permit) => return Some(Admitted::Local(permit)),
                         Err(_) => break Past::Refused,
                     }
                 }
-                Seat::Elsewhere => match desk::ask(self.counters, self.class, kind, asked_bytes, offset_bytes) {
-                    Ok(turn) => return Some(Admitted::Elsewhere(turn)),
+                Route::Owner => match slots::ask(self.counters, self.class, kind, asked_bytes, offset_bytes) {
+                    Ok(permit) => return Some(Admitted::Remote(permit)),
                     Err(Denied::Refused) => break Past::Refused,
-                    Err(Denied::NoDesk) => break Past::OtherProcess,
-                    Err(Denied::Gone) => seat = state::find_seat(),
+                    Err(Denied::NoSlot) => break Past::OtherProcess,
+                    Err(Denied::Gone) => route = state::find_route(),
                 },
-                Seat::Nowhere(why) => break why,
+                Route::Bypass(why) => break why,
             }
         };
 

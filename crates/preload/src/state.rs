@@ -21,7 +21,7 @@ use plimsoll::{Class, Gate, Topology};
 use crate::fds::Managed;
 use crate::handover::{COUNTERS_AT, Counters, Handover, Past, VARIABLE, VERSION, pid_namespace};
 use crate::rules::Rules;
-use crate::{desk, errno, fds, inside};
+use crate::{errno, fds, inside, slots};
 
 /// State: no run, or one that this process has left.
 const ASLEEP: u8 = 0;
@@ -39,7 +39,7 @@ const STRANGER: u8 = 5;
 static STATE: AtomicU8 = AtomicU8::new(ASLEEP);
 static RUN: OnceLock<Run> = OnceLock::new();
 /// Never freed: threads may use it until the process ends.
-static OFFICE: AtomicPtr<Office> = AtomicPtr::new(std::ptr::null_mut());
+static OWN_GATE: AtomicPtr<OwnGate> = AtomicPtr::new(std::ptr::null_mut());
 /// A word that is 0 in children of `fork`.
 static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 static PID: AtomicU32 = AtomicU32::new(0);
@@ -52,7 +52,7 @@ pub(crate) struct Run {
 }
 
 /// The gate and its companions, in the process that has it.
-pub(crate) struct Office {
+pub(crate) struct OwnGate {
     pub(crate) gate: Gate,
     pub(crate) classes: Vec<Class>,
     /// The socket for `plimsoll attach`.
@@ -62,12 +62,12 @@ pub(crate) struct Office {
 }
 
 /// The place where calls of this process are admitted.
-pub(crate) enum Seat {
-    Here(&'static Office),
-    /// In another process; see [`desk`].
-    Elsewhere,
+pub(crate) enum Route {
+    Own(&'static OwnGate),
+    /// In another process; see [`slots`].
+    Owner,
     /// Calls bypass the gate, for this reason.
-    Nowhere(Past),
+    Bypass(Past),
 }
 
 pub(crate) fn run() -> Option<&'static Run> {
@@ -98,7 +98,7 @@ pub(crate) fn notice_fork() {
 #[cold]
 fn begin_anew(mark: &AtomicU32) {
     PID.store(std::process::id(), Ordering::Relaxed);
-    OFFICE.store(std::ptr::null_mut(), Ordering::Relaxed);
+    OWN_GATE.store(std::ptr::null_mut(), Ordering::Relaxed);
     fds::forget_dirty();
     if STATE.load(Ordering::Relaxed) != ASLEEP {
         STATE.store(first_state(), Ordering::Relaxed);
@@ -151,36 +151,36 @@ pub(crate) fn is_awake() -> bool {
     STATE.load(Ordering::Relaxed) != ASLEEP
 }
 
-/// Returns the gate's office, if this process has it.
+/// Returns the gate, if this process has it.
 #[inline]
-pub(crate) fn office() -> Option<&'static Office> {
+pub(crate) fn own_gate() -> Option<&'static OwnGate> {
     if STATE.load(Ordering::Acquire) != OPEN {
         return None;
     }
-    // SAFETY: null, or an office that `make` has leaked.
-    unsafe { OFFICE.load(Ordering::Acquire).as_ref() }
+    // SAFETY: null, or a gate that `make` has leaked.
+    unsafe { OWN_GATE.load(Ordering::Acquire).as_ref() }
 }
 
 /// Returns where calls are admitted. If this is the first call that needs the gate, creates it.
 #[inline]
-pub(crate) fn seat(counters: &Counters) -> Seat {
-    if let Some(office) = office() {
-        return Seat::Here(office);
+pub(crate) fn route(counters: &Counters) -> Route {
+    if let Some(own) = own_gate() {
+        return Route::Own(own);
     }
     let is_guest = STATE.load(Ordering::Relaxed) == GUEST;
-    if is_guest && counters.owner.load(Ordering::Relaxed) != 0 && !desk::is_silent(counters) {
-        return Seat::Elsewhere;
+    if is_guest && counters.owner.load(Ordering::Relaxed) != 0 && !slots::is_silent(counters) {
+        return Route::Owner;
     }
-    find_seat()
+    find_route()
 }
 
 /// Finds out which process has the gate. If none has, creates it here.
 #[cold]
-pub(crate) fn find_seat() -> Seat {
-    let not_yet = Seat::Nowhere(Past::Nested);
+pub(crate) fn find_route() -> Route {
+    let not_yet = Route::Bypass(Past::Nested);
     let seen = STATE.load(Ordering::Acquire);
     if seen == STRANGER {
-        return Seat::Nowhere(Past::Namespace);
+        return Route::Bypass(Past::Namespace);
     }
     let (Some(run), Some(counters), READY | GUEST) = (RUN.get(), counters(), seen) else { return not_yet };
     let owner = counters.owner.load(Ordering::Acquire);
@@ -188,7 +188,7 @@ pub(crate) fn find_seat() -> Seat {
     if owner != pid() && owner != 0 && is_alive(owner) {
         // If this fails, another thread has updated the state meanwhile.
         let _ = STATE.compare_exchange(seen, GUEST, Ordering::AcqRel, Ordering::Acquire);
-        return if desk::is_silent(counters) { Seat::Nowhere(Past::OtherProcess) } else { Seat::Elsewhere };
+        return if slots::is_silent(counters) { Route::Bypass(Past::OtherProcess) } else { Route::Owner };
     }
 
     if STATE.compare_exchange(seen, MAKING, Ordering::AcqRel, Ordering::Acquire).is_err() {
@@ -198,9 +198,9 @@ pub(crate) fn find_seat() -> Seat {
     counters.alive_ns.store(plimsoll::sys::clock::now_ns(), Ordering::Relaxed);
     if counters.owner.compare_exchange(owner, pid(), Ordering::AcqRel, Ordering::Acquire).is_err() {
         STATE.store(GUEST, Ordering::Release);
-        return Seat::Elsewhere;
+        return Route::Owner;
     }
-    let Some(office) = open(run) else {
+    let Some(own) = open(run) else {
         // Without a gate no call is held back.
         counters.owner.store(0, Ordering::Release);
         STATE.store(ASLEEP, Ordering::Release);
@@ -210,11 +210,11 @@ pub(crate) fn find_seat() -> Seat {
     keep_waits_of_the_dead(counters);
     // These are from the parent process, before `fork`.
     fds::forget_names();
-    let office = Box::leak(Box::new(office));
-    OFFICE.store(office, Ordering::Release);
+    let own = Box::leak(Box::new(own));
+    OWN_GATE.store(own, Ordering::Release);
     STATE.store(OPEN, Ordering::Release);
-    without_signals(|| desk::open(counters));
-    Seat::Here(office)
+    without_signals(|| slots::open(counters));
+    Route::Own(own)
 }
 
 /// Returns whether a process is alive. A process that its parent has not reaped is not, but that is unknown before
@@ -237,7 +237,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     })
 }
 
-fn open(run: &Run) -> Option<Office> {
+fn open(run: &Run) -> Option<OwnGate> {
     let classes = run.handover.make_classes().ok()?;
     let numbers: Vec<Class> = run.handover.classes.iter().filter_map(|form| classes.find(&form.name)).collect();
     let topology = Topology::new(1, classes, vec![run.handover.disk.setup()]).ok()?;
@@ -253,7 +253,7 @@ fn open(run: &Run) -> Option<Office> {
         }
         Server::start(&topology, &run.handover.program).ok()
     });
-    Some(Office { gate, classes: numbers, control, is_traced })
+    Some(OwnGate { gate, classes: numbers, control, is_traced })
 }
 
 fn record(topology: &Topology, path: &Path) -> io::Result<()> {
@@ -282,18 +282,18 @@ fn note_trace_error(error: &io::Error) {
 }
 
 /// Ends the trace if it can no longer be written, so that the command learns that even if the process is killed.
-pub(crate) fn look_at_trace(office: &Office) {
-    if office.is_traced.load(Ordering::Relaxed) && !office.gate.topology().trace().is_recording() {
-        end_trace(office);
+pub(crate) fn check_trace(own: &OwnGate) {
+    if own.is_traced.load(Ordering::Relaxed) && !own.gate.topology().trace().is_recording() {
+        end_trace(own);
     }
 }
 
 /// Ends the trace, if there is one, and counts its result.
-fn end_trace(office: &Office) {
-    if !office.is_traced.swap(false, Ordering::Relaxed) {
+fn end_trace(own: &OwnGate) {
+    if !own.is_traced.swap(false, Ordering::Relaxed) {
         return;
     }
-    let (Some(summary), Some(counters)) = (office.gate.topology().trace().stop(), counters()) else { return };
+    let (Some(summary), Some(counters)) = (own.gate.topology().trace().stop(), counters()) else { return };
     if let Some(error) = &summary.error {
         note_trace_error(error);
     }
@@ -327,9 +327,9 @@ fn keep_waits_of_the_dead(counters: &Counters) {
 }
 
 /// Copies the classes' waits into the shared memory.
-pub(crate) fn copy_waits(office: &Office, counters: &Counters) {
-    for (class, shared) in office.classes.iter().zip(&counters.classes) {
-        let Some(stats) = office.gate.class_stats(*class) else { continue };
+pub(crate) fn copy_waits(own: &OwnGate, counters: &Counters) {
+    for (class, shared) in own.classes.iter().zip(&counters.classes) {
+        let Some(stats) = own.gate.class_stats(*class) else { continue };
         for (reason, place) in WaitReason::ALL.into_iter().zip(&shared.waited_ns) {
             place.store(stats.waited_for_ns(reason), Ordering::Relaxed);
         }
@@ -350,7 +350,7 @@ extern "C" fn load() {
         if state != STRANGER {
             // Free what the program had before `exec`. A stranger's process number may be that of another process here.
             give_up();
-            counters().into_iter().for_each(|counters| desk::free_all_of(counters, pid()));
+            counters().into_iter().for_each(|counters| slots::free_all_of(counters, pid()));
         }
         STATE.store(state, Ordering::Release);
         look_at_inherited();
@@ -410,29 +410,29 @@ extern "C" fn forked() {
 extern "C" fn unload() {
     notice_fork();
     fds::leave_all_dirty();
-    let Some(office) = office() else { return };
+    let Some(own) = own_gate() else { return };
     let Some(_inside) = inside::go_inside(inside::frame()) else { return };
     if let Some(counters) = counters() {
-        copy_waits(office, counters);
+        copy_waits(own, counters);
     }
-    end_trace(office);
-    remove_socket(office);
+    end_trace(own);
+    remove_socket(own);
     // Calls of threads that still run bypass the gate from now on.
     STATE.store(ASLEEP, Ordering::Release);
     give_up();
 }
 
-/// Gives up the gate, and wakes the threads at its desks, if this process has it or had it before `exec`.
+/// Gives up the gate, and wakes the threads at its slots, if this process has it or had it before `exec`.
 fn give_up() {
     let Some(counters) = counters() else { return };
     let was_ours = counters.owner.compare_exchange(pid(), 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
     if was_ours {
-        desk::close(counters);
+        slots::close(counters);
     }
 }
 
-fn remove_socket(office: &Office) {
-    if let Some(control) = &office.control {
+fn remove_socket(own: &OwnGate) {
+    if let Some(control) = &own.control {
         // The socket may have been removed by hand.
         let _ = std::fs::remove_file(control.path());
     }
@@ -506,23 +506,23 @@ pub(crate) fn take_in(fd: i32, flags: i32) {
 
 /// Returns the number of a file in traces. Names the file at its first call. Returns 0 if no trace was requested.
 #[inline]
-pub(crate) fn file_number(office: &Office, managed: Managed) -> u32 {
+pub(crate) fn file_number(own: &OwnGate, managed: Managed) -> u32 {
     match managed.entry.file() {
         Some(number) => number,
-        None if run().is_some_and(|run| run.handover.trace.is_some()) => name_file(office, managed),
+        None if run().is_some_and(|run| run.handover.trace.is_some()) => name_file(own, managed),
         None => 0,
     }
 }
 
 #[cold]
-fn name_file(office: &Office, Managed { fd, entry, .. }: Managed) -> u32 {
+fn name_file(own: &OwnGate, Managed { fd, entry, .. }: Managed) -> u32 {
     use std::os::unix::ffi::OsStrExt;
     let path = path_of(fd).unwrap_or_default();
     // The kernel's mark for an unlinked file is not part of its name.
     let path = path.strip_suffix(b" (deleted)").unwrap_or(&path);
-    let number = office.gate.name_file(Path::new(std::ffi::OsStr::from_bytes(path)));
+    let number = own.gate.name_file(Path::new(std::ffi::OsStr::from_bytes(path)));
     if let Some(unused) = entry.name(number) {
-        office.gate.forget_file(unused);
+        own.gate.forget_file(unused);
     }
     entry.file().unwrap_or(number)
 }

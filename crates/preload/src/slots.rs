@@ -1,13 +1,13 @@
-//! Desks, by which threads of other processes use the gate of the process that has it.
+//! Slots, by which threads of other processes use the gate of the process that has it.
 //!
 //! # Why
 //! Databases and build tools run many processes on one disk. Shares hold only if one queue decides for all of them.
 //!
 //! # How it works
-//! A desk is an entry of the shared memory. A thread of another process takes one until the thread ends, describes its
-//! call there and sleeps ([`ask`]). In the process with the gate, one thread per desk ([`serve`]) waits at the gate on
-//! behalf of that thread, and keeps the permit until the call has ended. The porter ([`keep_house`]) starts these
-//! threads, records at each [`TICK`] that the process is alive, and frees the desks of processes that have died, which
+//! A slot is an entry of the shared memory. A thread of another process takes one until the thread ends, describes its
+//! call there and sleeps ([`ask`]). In the process with the gate, one thread per slot ([`serve`]) waits at the gate on
+//! behalf of that thread, and keeps the permit until the call has ended. The housekeeper ([`keep_house`]) starts these
+//! threads, records at each [`TICK`] that the process is alive, and frees the slots of processes that have died, which
 //! ends their permits.
 //!
 //! ```text
@@ -28,8 +28,8 @@ use std::time::Duration;
 use plimsoll::sys::clock::now_ns;
 use plimsoll::{Call, Class, Passed, Permit};
 
-use crate::handover::{Counters, DESKS, Desk, Kind};
-use crate::state::{self, Office};
+use crate::handover::{Counters, Kind, SLOTS, Slot};
+use crate::state::{self, OwnGate};
 
 const FREE: u32 = 0;
 const ASKED: u32 = 1;
@@ -41,13 +41,13 @@ const ASKED_AGAIN: u32 = 5;
 /// Interval at which each side checks that the other one is alive.
 const TICK: Duration = Duration::from_millis(100);
 /// Age of the last sign of life above which a process counts as silent. If a thousand threads compete for the
-/// processors, the porter may run only after seconds.
+/// processors, the housekeeper may run only after seconds.
 const SILENT_NS: u64 = 5_000_000_000;
-/// Bytes of stack of a thread at a desk. They include the program's thread-local variables.
+/// Bytes of stack of a thread at a slot. They include the program's thread-local variables.
 const STACK_BYTES: usize = 256 << 10;
 
-/// The calling thread's desk, and the process in which the thread took it: a child of `fork` does not have its parent's
-/// desk.
+/// The calling thread's slot, and the process in which the thread took it: a child of `fork` does not have its parent's
+/// slot.
 struct Mine {
     number: Cell<Option<usize>>,
     pid: Cell<u32>,
@@ -61,9 +61,9 @@ impl Drop for Mine {
     fn drop(&mut self) {
         let (Some(number), Some(counters)) = (self.number.get(), state::counters()) else { return };
         if self.pid.get() == std::process::id()
-            && let Some(desk) = counters.desks.get(number)
+            && let Some(slot) = counters.slots.get(number)
         {
-            let _ = desk.pid.compare_exchange(self.pid.get(), 0, AcqRel, Relaxed);
+            let _ = slot.pid.compare_exchange(self.pid.get(), 0, AcqRel, Relaxed);
         }
     }
 }
@@ -72,21 +72,21 @@ impl Drop for Mine {
 pub(crate) enum Denied {
     /// The gate refused the call.
     Refused,
-    /// All desks are taken.
-    NoDesk,
+    /// All slots are taken.
+    NoSlot,
     /// The process with the gate has ended, has given up the gate, or does not answer.
     Gone,
 }
 
 /// An admitted call. Dropping it ends the call.
-pub(crate) struct Turn {
-    desk: &'static Desk,
+pub(crate) struct SlotPermit {
+    slot: &'static Slot,
     len_bytes: u32,
     asked_ns: u64,
     waited_ns: u64,
 }
 
-impl Turn {
+impl SlotPermit {
     pub(crate) fn len_bytes(&self) -> u32 {
         self.len_bytes
     }
@@ -94,18 +94,18 @@ impl Turn {
     /// Ends the call, which moved this many bytes or failed with this error number. Returns how long it took.
     pub(crate) fn end(self, result: Result<u32, i32>) -> Passed {
         // The process with the gate reads these once the state is `ENDED`.
-        self.desk.moved_bytes.store(result.unwrap_or(0), Relaxed);
-        self.desk.errno.store(result.err().map_or(0, i32::unsigned_abs), Relaxed);
+        self.slot.moved_bytes.store(result.unwrap_or(0), Relaxed);
+        self.slot.errno.store(result.err().map_or(0, i32::unsigned_abs), Relaxed);
         let at_ns = now_ns();
-        let Turn { asked_ns, waited_ns, .. } = self;
+        let SlotPermit { asked_ns, waited_ns, .. } = self;
         Passed { waited_ns, total_ns: at_ns.saturating_sub(asked_ns), at_ns }
     }
 }
 
-impl Drop for Turn {
+impl Drop for SlotPermit {
     fn drop(&mut self) {
-        self.desk.state.store(ENDED, Release);
-        wake(&self.desk.state);
+        self.slot.state.store(ENDED, Release);
+        wake(&self.slot.state);
     }
 }
 
@@ -121,38 +121,38 @@ pub(crate) fn ask(
     kind: Kind,
     len_bytes: u32,
     offset_bytes: u64,
-) -> Result<Turn, Denied> {
+) -> Result<SlotPermit, Denied> {
     let asked_ns = now_ns();
-    let desk = mine(counters).ok_or(Denied::NoDesk)?;
-    desk.class.store(class as u32, Relaxed);
-    desk.kind.store(kind as u32, Relaxed);
-    desk.len_bytes.store(len_bytes, Relaxed);
-    desk.offset_bytes.store(offset_bytes, Relaxed);
+    let slot = mine(counters).ok_or(Denied::NoSlot)?;
+    slot.class.store(class as u32, Relaxed);
+    slot.kind.store(kind as u32, Relaxed);
+    slot.len_bytes.store(len_bytes, Relaxed);
+    slot.offset_bytes.store(offset_bytes, Relaxed);
 
-    let is_free = desk.state.compare_exchange(FREE, ASKED, AcqRel, Acquire).is_ok();
-    if !is_free && desk.state.compare_exchange(ENDED, ASKED_AGAIN, AcqRel, Acquire).is_err() {
-        // The desk's thread has freed it just now, or the state is not one of ours.
-        desk.state.store(ASKED_AGAIN, Release);
+    let is_free = slot.state.compare_exchange(FREE, ASKED, AcqRel, Acquire).is_ok();
+    if !is_free && slot.state.compare_exchange(ENDED, ASKED_AGAIN, AcqRel, Acquire).is_err() {
+        // The slot's thread has freed it just now, or the state is not one of ours.
+        slot.state.store(ASKED_AGAIN, Release);
     }
-    wake(&desk.state);
+    wake(&slot.state);
 
     loop {
-        let state = desk.state.load(Acquire);
+        let state = slot.state.load(Acquire);
         match state {
             ADMITTED => {
                 // Never more than requested, even if the shared memory is corrupt: the caller's buffer ends there.
-                let len_bytes = desk.admitted_bytes.load(Relaxed).min(len_bytes);
-                return Ok(Turn { desk, len_bytes, asked_ns, waited_ns: now_ns().saturating_sub(asked_ns) });
+                let len_bytes = slot.admitted_bytes.load(Relaxed).min(len_bytes);
+                return Ok(SlotPermit { slot, len_bytes, asked_ns, waited_ns: now_ns().saturating_sub(asked_ns) });
             }
             REFUSED => {
-                desk.state.store(FREE, Release);
+                slot.state.store(FREE, Release);
                 return Err(Denied::Refused);
             }
             ASKED | ASKED_AGAIN => {
-                sleep(&desk.state, state, Some(TICK));
+                sleep(&slot.state, state, Some(TICK));
                 let before = if state == ASKED { FREE } else { ENDED };
-                let waits = desk.state.load(Relaxed) == state;
-                if waits && is_gone(counters) && desk.state.compare_exchange(state, before, AcqRel, Relaxed).is_ok() {
+                let waits = slot.state.load(Relaxed) == state;
+                if waits && is_gone(counters) && slot.state.compare_exchange(state, before, AcqRel, Relaxed).is_ok() {
                     return Err(Denied::Gone);
                 }
             }
@@ -161,15 +161,15 @@ pub(crate) fn ask(
     }
 }
 
-/// Withdraws or ends the call of the calling thread's desk, which the thread has left.
+/// Withdraws or ends the call of the calling thread's slot, which the thread has left.
 pub(crate) fn withdraw_left(counters: &Counters) {
     let number = MINE.try_with(|mine| mine.number.get().filter(|_| mine.pid.get() == state::pid()));
-    let Some(desk) = number.ok().flatten().and_then(|number| counters.desks.get(number)) else { return };
-    if [ASKED, ASKED_AGAIN, ADMITTED, REFUSED].contains(&desk.state.load(Acquire)) {
-        desk.moved_bytes.store(0, Relaxed);
-        desk.errno.store(libc::ECANCELED.unsigned_abs(), Relaxed);
-        desk.state.store(ENDED, Release);
-        wake(&desk.state);
+    let Some(slot) = number.ok().flatten().and_then(|number| counters.slots.get(number)) else { return };
+    if [ASKED, ASKED_AGAIN, ADMITTED, REFUSED].contains(&slot.state.load(Acquire)) {
+        slot.moved_bytes.store(0, Relaxed);
+        slot.errno.store(libc::ECANCELED.unsigned_abs(), Relaxed);
+        slot.state.store(ENDED, Release);
+        wake(&slot.state);
     }
 }
 
@@ -179,8 +179,8 @@ fn is_gone(counters: &Counters) -> bool {
     owner == 0 || is_silent(counters) || !state::is_alive(owner)
 }
 
-/// Returns the calling thread's desk. If it has none, takes a free one. Returns `None` if all are taken.
-fn mine(counters: &'static Counters) -> Option<&'static Desk> {
+/// Returns the calling thread's slot. If it has none, takes a free one. Returns `None` if all are taken.
+fn mine(counters: &'static Counters) -> Option<&'static Slot> {
     let pid = state::pid();
     let number = MINE.try_with(|mine| {
         let number = mine.number.get().filter(|_| mine.pid.get() == pid).or_else(|| take(counters, pid));
@@ -188,89 +188,89 @@ fn mine(counters: &'static Counters) -> Option<&'static Desk> {
         mine.pid.set(pid);
         number
     });
-    counters.desks.get(number.ok()??)
+    counters.slots.get(number.ok()??)
 }
 
 fn take(counters: &Counters, pid: u32) -> Option<usize> {
-    let mut desks = counters.desks.iter();
-    let number = desks.position(|desk| desk.pid.compare_exchange(0, pid, AcqRel, Relaxed).is_ok())?;
-    counters.desks_used.fetch_max(number as u32 + 1, AcqRel);
+    let mut slots = counters.slots.iter();
+    let number = slots.position(|slot| slot.pid.compare_exchange(0, pid, AcqRel, Relaxed).is_ok())?;
+    counters.slots_used.fetch_max(number as u32 + 1, AcqRel);
     counters.bell.fetch_add(1, Release);
     wake(&counters.bell);
     Some(number)
 }
 
-/// Frees the desks of a process whose threads have ended, because it has died or called `exec`.
+/// Frees the slots of a process whose threads have ended, because it has died or called `exec`.
 pub(crate) fn free_all_of(counters: &Counters, pid: u32) {
-    for desk in &counters.desks[..used(counters)] {
-        if desk.pid.load(Relaxed) == pid {
-            // The state first: the next thread that takes the desk sets it to `ASKED_AGAIN`.
-            desk.state.store(ENDED, Release);
-            wake(&desk.state);
-            let _ = desk.pid.compare_exchange(pid, 0, AcqRel, Relaxed);
+    for slot in &counters.slots[..used(counters)] {
+        if slot.pid.load(Relaxed) == pid {
+            // The state first: the next thread that takes the slot sets it to `ASKED_AGAIN`.
+            slot.state.store(ENDED, Release);
+            wake(&slot.state);
+            let _ = slot.pid.compare_exchange(pid, 0, AcqRel, Relaxed);
         }
     }
 }
 
 fn used(counters: &Counters) -> usize {
-    (counters.desks_used.load(Acquire) as usize).min(DESKS)
+    (counters.slots_used.load(Acquire) as usize).min(SLOTS)
 }
 
-/// Starts the porter, in the process that has the gate.
+/// Starts the housekeeper, in the process that has the gate.
 pub(crate) fn open(counters: &'static Counters) {
     // If this fails, other processes see no sign of life, and bypass the gate.
-    let _ = thread("plimsoll-porter", move || keep_house(counters));
+    let _ = thread("plimsoll-housekeeper", move || keep_house(counters));
 }
 
 fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(work).map(drop)
 }
 
-/// Does the porter's work until the process gives up the gate.
+/// Does the housekeeper's work until the process gives up the gate.
 fn keep_house(counters: &'static Counters) {
-    let mut is_served = vec![false; DESKS];
+    let mut is_served = vec![false; SLOTS];
     let mut swept_ns = 0;
     loop {
         let bell = counters.bell.load(Acquire);
-        let Some(office) = state::office() else { return };
+        let Some(own) = state::own_gate() else { return };
         let now_ns = now_ns();
         counters.alive_ns.store(now_ns, Relaxed);
 
-        for (desk, is_served) in counters.desks[..used(counters)].iter().zip(&mut is_served) {
-            if *is_served || desk.pid.load(Acquire) == 0 {
+        for (slot, is_served) in counters.slots[..used(counters)].iter().zip(&mut is_served) {
+            if *is_served || slot.pid.load(Acquire) == 0 {
                 continue;
             }
-            *is_served = thread("plimsoll-desk", move || serve(desk)).is_ok();
+            *is_served = thread("plimsoll-slot", move || serve(slot)).is_ok();
             if !*is_served {
-                refuse(desk);
+                refuse(slot);
             }
         }
 
         if now_ns.saturating_sub(swept_ns) >= TICK.as_nanos() as u64 {
             swept_ns = now_ns;
             sweep(counters);
-            state::copy_waits(office, counters);
-            state::look_at_trace(office);
+            state::copy_waits(own, counters);
+            state::check_trace(own);
         }
         sleep(&counters.bell, bell, Some(TICK));
     }
 }
 
-/// Refuses the call at a desk that has no thread here. No permit of an earlier call at the desk is left: that call was
+/// Refuses the call at a slot that has no thread here. No permit of an earlier call at the slot is left: that call was
 /// admitted by a process that had the gate before.
-fn refuse(desk: &Desk) {
+fn refuse(slot: &Slot) {
     for state in [ASKED, ASKED_AGAIN] {
-        if desk.state.compare_exchange(state, REFUSED, AcqRel, Relaxed).is_ok() {
-            wake(&desk.state);
+        if slot.state.compare_exchange(state, REFUSED, AcqRel, Relaxed).is_ok() {
+            wake(&slot.state);
         }
     }
 }
 
-/// Frees the desks of processes that have died.
+/// Frees the slots of processes that have died.
 fn sweep(counters: &Counters) {
     let mut alive = 0;
-    for desk in &counters.desks[..used(counters)] {
-        let pid = desk.pid.load(Relaxed);
+    for slot in &counters.slots[..used(counters)] {
+        let pid = slot.pid.load(Relaxed);
         if pid == 0 || pid == alive {
             continue;
         }
@@ -282,46 +282,46 @@ fn sweep(counters: &Counters) {
     }
 }
 
-/// Enters the gate on behalf of the threads that have `desk`, until the process gives up the gate.
-fn serve(desk: &'static Desk) {
+/// Enters the gate on behalf of the thread that has `slot`, until the process gives up the gate.
+fn serve(slot: &'static Slot) {
     let mut permit: Option<Permit<'static>> = None;
-    while let Some(office) = state::office() {
-        let seen = desk.state.load(Acquire);
+    while let Some(own) = state::own_gate() {
+        let seen = slot.state.load(Acquire);
         if seen != ADMITTED
             && let Some(permit) = permit.take()
         {
-            let errno = desk.errno.load(Relaxed) as i32;
-            permit.end(if errno == 0 { Ok(desk.moved_bytes.load(Relaxed)) } else { Err(errno) });
+            let errno = slot.errno.load(Relaxed) as i32;
+            permit.end(if errno == 0 { Ok(slot.moved_bytes.load(Relaxed)) } else { Err(errno) });
         }
         match seen {
-            ENDED => drop(desk.state.compare_exchange(ENDED, FREE, AcqRel, Relaxed)),
-            ASKED_AGAIN => drop(desk.state.compare_exchange(ASKED_AGAIN, ASKED, AcqRel, Relaxed)),
-            ASKED => permit = admit(office, desk),
-            _ => sleep(&desk.state, seen, None),
+            ENDED => drop(slot.state.compare_exchange(ENDED, FREE, AcqRel, Relaxed)),
+            ASKED_AGAIN => drop(slot.state.compare_exchange(ASKED_AGAIN, ASKED, AcqRel, Relaxed)),
+            ASKED => permit = admit(own, slot),
+            _ => sleep(&slot.state, seen, None),
         }
     }
 }
 
-/// Waits at the gate for the call at `desk`, and answers the call. Returns the permit, unless the call was withdrawn.
-fn admit(office: &'static Office, desk: &Desk) -> Option<Permit<'static>> {
-    let kind = Kind::ALL.get(desk.kind.load(Relaxed) as usize).copied().unwrap_or(Kind::Read);
-    let class = office.classes.get(desk.class.load(Relaxed) as usize).copied().unwrap_or(Class::DEFAULT);
-    let (len_bytes, offset_bytes) = (desk.len_bytes.load(Relaxed), desk.offset_bytes.load(Relaxed));
+/// Waits at the gate for the call at `slot`, and answers the call. Returns the permit, unless the call was withdrawn.
+fn admit(own: &'static OwnGate, slot: &Slot) -> Option<Permit<'static>> {
+    let kind = Kind::ALL.get(slot.kind.load(Relaxed) as usize).copied().unwrap_or(Kind::Read);
+    let class = own.classes.get(slot.class.load(Relaxed) as usize).copied().unwrap_or(Class::DEFAULT);
+    let (len_bytes, offset_bytes) = (slot.len_bytes.load(Relaxed), slot.offset_bytes.load(Relaxed));
     let call = Call { class, op: kind.op(), len_bytes, offset_bytes, file: 0 };
 
-    let permit = office.gate.enter_for(call).ok();
+    let permit = own.gate.enter_for(call).ok();
     if let Some(permit) = &permit {
-        desk.admitted_bytes.store(permit.len_bytes(), Relaxed);
+        slot.admitted_bytes.store(permit.len_bytes(), Relaxed);
     }
     let answer = if permit.is_some() { ADMITTED } else { REFUSED };
-    let is_told = desk.state.compare_exchange(ASKED, answer, AcqRel, Relaxed).is_ok();
-    wake(&desk.state);
+    let is_told = slot.state.compare_exchange(ASKED, answer, AcqRel, Relaxed).is_ok();
+    wake(&slot.state);
     permit.filter(|_| is_told)
 }
 
-/// Wakes the threads of other processes that sleep at desks; they then find that this process has given up the gate.
+/// Wakes the threads of other processes that sleep at slots; they then find that this process has given up the gate.
 pub(crate) fn close(counters: &Counters) {
-    counters.desks[..used(counters)].iter().for_each(|desk| wake(&desk.state));
+    counters.slots[..used(counters)].iter().for_each(|slot| wake(&slot.state));
 }
 
 /// Sleeps while `word` is `value`, for at most `time`. Other processes may wake it.
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_call_that_waits_at_a_desk_without_a_thread_is_refused() {
-        let desk = Desk::default();
+        let slot = Slot::default();
         for (before, after) in [
             (FREE, FREE),
             (ASKED, REFUSED),
@@ -352,9 +352,9 @@ mod tests {
             // In its system call, admitted by a process that had the gate before.
             (ADMITTED, ADMITTED),
         ] {
-            desk.state.store(before, Relaxed);
-            refuse(&desk);
-            assert_eq!(desk.state.load(Relaxed), after, "state {before}");
+            slot.state.store(before, Relaxed);
+            refuse(&slot);
+            assert_eq!(slot.state.load(Relaxed), after, "state {before}");
         }
     }
 }
