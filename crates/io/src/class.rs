@@ -38,6 +38,12 @@ impl Class {
     /// The class that every registry begins with: name `default`, 100 shares.
     pub const DEFAULT: Class = Class(0);
 
+    /// Returns the class of a number that was kept as such. Calls refuse a number that their registry has not given out.
+    #[must_use]
+    pub const fn from_index(index: u16) -> Class {
+        Class(index)
+    }
+
     /// Returns its number: classes count from 0 in the order of their creation.
     #[must_use]
     pub fn index(self) -> usize {

@@ -17,7 +17,7 @@
 //! its call bypasses the gate; one that jumps out of there is described in `inside`. Appending and vectored calls, and
 //! those at the descriptor's position, are never cut: they are charged in pieces, and submitted whole. Copies inside
 //! the kernel are charged after each piece. A trace has the name that a file had at its first call, even if the file is
-//! renamed later. This is the only crate besides `io` with `unsafe`.
+//! renamed later. Besides `io`, only this crate and `capi` have `unsafe`.
 //!
 //! # Example
 //! ```text

@@ -1,0 +1,308 @@
+//! The gate of `plimsoll` under C names: a library for programs in C and C++ that make their own system calls.
+//!
+//! # Why
+//! Most databases are not written in Rust, and do not leave their own threads and system calls.
+//!
+//! # How it works
+//! `include/plimsoll.h` is the contract. A handle has a [`Topology`] of one shard, whose place its [`Gate`] takes. The
+//! caller keeps the [`Permit`] of a call in memory of its own, so a call allocates nothing.
+//!
+//! # Limits
+//! One disk per handle. A permit refers to its gate: the caller closes the gate after all its calls have ended, and
+//! that is not checked. A panic ends the process.
+//!
+//! # Example
+//! `examples/gate.c`
+
+use std::ffi::{CStr, OsStr, c_char, c_int, c_uint};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use plimsoll::control::Server;
+use plimsoll::core::Op;
+use plimsoll::metrics::{Metrics, encode};
+use plimsoll::{Class, ClassError, Classes, DiskSetup, Gate, GateError, Permit, Topology};
+
+const EINVAL: c_int = 22;
+const EAGAIN: c_int = 11;
+const EBUSY: c_int = 16;
+const EEXIST: c_int = 17;
+const ENOSPC: c_int = 28;
+const ETIMEDOUT: c_int = 110;
+const ECANCELED: c_int = 125;
+
+/// The gate of one disk: `plimsoll_gate`.
+#[derive(Debug)]
+pub struct OpenGate {
+    gate: Gate,
+    /// The last reader of metrics, and the name under which it asked.
+    metrics: Mutex<Option<(String, Metrics)>>,
+    server: Mutex<Option<Server>>,
+}
+
+/// The caller's memory for a permit: `plimsoll_permit`.
+#[repr(C)]
+pub struct HeldPermit {
+    /// 1 if `permit` is initialised. All zeros is a permit that is not held.
+    is_held: u64,
+    permit: MaybeUninit<Permit<'static>>,
+}
+
+// The header's 24 words are enough.
+const _: () = assert!(size_of::<HeldPermit>() <= 24 * 8 && align_of::<HeldPermit>() <= 8);
+
+impl std::fmt::Debug for HeldPermit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HeldPermit").field("is_held", &self.is_held).finish_non_exhaustive()
+    }
+}
+
+/// Returns the caller's text, or `None` for NULL.
+///
+/// # Safety
+/// `text` is NULL or a C string that lives as long as the result.
+unsafe fn bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
+    // SAFETY: the caller guarantees it.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
+}
+
+/// Returns the caller's text, or `None` for NULL or text that is not UTF-8.
+///
+/// # Safety
+/// As [`bytes`].
+unsafe fn utf8<'a>(text: *const c_char) -> Option<&'a str> {
+    // SAFETY: the caller guarantees it.
+    unsafe { bytes(text) }.and_then(|text| std::str::from_utf8(text).ok())
+}
+
+/// Writes `text` and a NUL to the caller's `size` bytes at `to`, cut if they are too few.
+///
+/// # Safety
+/// `to` is NULL or points to `size` writable bytes.
+unsafe fn write_text(text: &str, to: *mut c_char, size: usize) {
+    if to.is_null() || size == 0 {
+        return;
+    }
+    let len = text.len().min(size - 1);
+    // SAFETY: `len` bytes of the text are readable, and `size` > `len` writable; the caller's memory is not the text.
+    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), to, len) };
+    // SAFETY: `len` < `size`, so it is within the caller's memory.
+    let end = unsafe { to.add(len) };
+    // SAFETY: as above.
+    unsafe { end.write(0) };
+}
+
+fn open(io_properties: Option<&[u8]>, path: Option<&[u8]>) -> Result<OpenGate, String> {
+    let as_path = |bytes| Path::new(OsStr::from_bytes(bytes));
+    let topology = match io_properties {
+        Some(file) => Topology::from_io_properties(as_path(file), 1, Classes::new()).map_err(|error| error.to_string()),
+        None => Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).map_err(|error| error.to_string()),
+    }?;
+    let disk = match path.filter(|_| io_properties.is_some()) {
+        Some(path) => topology.disk_of(as_path(path)).map_err(|error| error.to_string())?,
+        None if topology.disks() == 1 => 0,
+        None => return Err(format!("the file has {} disks: give a path on one of them", topology.disks())),
+    };
+    let gate = Gate::new(&topology, 0, disk).map_err(|error| error.to_string())?;
+    Ok(OpenGate { gate, metrics: Mutex::default(), server: Mutex::default() })
+}
+
+/// `plimsoll_open` of the header.
+///
+/// # Safety
+/// As the header says: C strings or NULL, and `error_size` writable bytes at `error`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_open(
+    io_properties: *const c_char,
+    path: *const c_char,
+    error: *mut c_char,
+    error_size: usize,
+) -> *mut OpenGate {
+    // SAFETY: a C string of the caller, for this call.
+    let io_properties = unsafe { bytes(io_properties) };
+    // SAFETY: as above.
+    let path = unsafe { bytes(path) };
+    match open(io_properties, path) {
+        Ok(gate) => Box::into_raw(Box::new(gate)),
+        Err(reason) => {
+            // SAFETY: memory of the caller, for this call.
+            unsafe { write_text(&reason, error, error_size) };
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// `plimsoll_close` of the header.
+///
+/// # Safety
+/// `gate` is NULL or from [`plimsoll_open`]; nothing uses it or a permit of it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_close(gate: *mut OpenGate) {
+    if !gate.is_null() {
+        // SAFETY: `plimsoll_open` made the box, and the caller gives it back.
+        drop(unsafe { Box::from_raw(gate) });
+    }
+}
+
+/// `plimsoll_add_class` of the header.
+///
+/// # Safety
+/// `gate` is open, `name` a C string, `class_id` writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_add_class(
+    gate: *mut OpenGate,
+    name: *const c_char,
+    shares: u32,
+    class_id: *mut u32,
+) -> c_int {
+    // SAFETY: the caller keeps the gate open during this call.
+    let gate = unsafe { &*gate };
+    // SAFETY: a C string of the caller, for this call.
+    let Some(name) = unsafe { utf8(name) }.filter(|_| shares > 0) else { return -EINVAL };
+    match gate.gate.topology().classes().add_class(name, None, shares) {
+        Ok(class) => {
+            // SAFETY: memory of the caller, for this call.
+            unsafe { class_id.write(class.index() as u32) };
+            0
+        }
+        Err(ClassError::NameTaken(_)) => -EEXIST,
+        Err(ClassError::TooMany) => -ENOSPC,
+        Err(_) => -EINVAL,
+    }
+}
+
+/// `plimsoll_set_shares` of the header.
+///
+/// # Safety
+/// `gate` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_set_shares(gate: *mut OpenGate, class_id: u32, shares: u32) -> c_int {
+    // SAFETY: the caller keeps the gate open during this call.
+    let gate = unsafe { &*gate };
+    let Some(class) = class_of(class_id).filter(|_| shares > 0) else { return -EINVAL };
+    gate.gate.topology().classes().set_shares(class, shares).map_or(-EINVAL, |()| 0)
+}
+
+/// `plimsoll_enter` of the header.
+///
+/// # Safety
+/// `gate` is open until the permit has been left; `permit` is memory of a `plimsoll_permit`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_enter(
+    gate: *mut OpenGate,
+    class_id: u32,
+    op: c_uint,
+    len_bytes: u64,
+    timeout_ns: i64,
+    permit: *mut HeldPermit,
+) -> i64 {
+    // SAFETY: the caller keeps the gate open until it has left; so the permit may be called static.
+    let gate: &'static OpenGate = unsafe { &*gate };
+    // SAFETY: memory of the caller, with room for a `HeldPermit`. Any bytes may be there.
+    unsafe { permit.write(HeldPermit { is_held: 0, permit: MaybeUninit::uninit() }) };
+
+    let (Some(class), Some(op)) = (class_of(class_id), op_of(op)) else { return i64::from(-EINVAL) };
+    let len_bytes = u32::try_from(len_bytes).unwrap_or(u32::MAX);
+    let entered = match u64::try_from(timeout_ns) {
+        Err(_) => gate.gate.enter(class, op, len_bytes).map(Some),
+        Ok(timeout_ns) => gate.gate.enter_within(class, op, len_bytes, Duration::from_nanos(timeout_ns)),
+    };
+    let errno = match entered {
+        Ok(Some(entered)) => {
+            let allowed_bytes = i64::from(entered.len_bytes());
+            let held = HeldPermit { is_held: 1, permit: MaybeUninit::new(entered) };
+            // SAFETY: as above; the permit is the caller's until `plimsoll_leave`.
+            unsafe { permit.write(held) };
+            return allowed_bytes;
+        }
+        Ok(None) => ETIMEDOUT,
+        Err(GateError::Full) => EAGAIN,
+        Err(GateError::Overloaded { .. }) => EBUSY,
+        Err(GateError::ClassRemoved) => ECANCELED,
+        Err(_) => EINVAL,
+    };
+    i64::from(-errno)
+}
+
+/// `plimsoll_leave` of the header.
+///
+/// # Safety
+/// `permit` is all zeros or was given to [`plimsoll_enter`], whose gate is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_leave(permit: *mut HeldPermit, result: i64) {
+    // SAFETY: memory of the caller, for this call.
+    let permit = unsafe { &mut *permit };
+    if std::mem::replace(&mut permit.is_held, 0) == 1 {
+        // SAFETY: it was held, so `plimsoll_enter` has written it, and nobody reads it again.
+        let held = unsafe { permit.permit.assume_init_read() };
+        let moved = u64::try_from(result).map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+        held.end(moved.map_err(|_| i32::try_from(-result).unwrap_or(i32::MAX)));
+    }
+}
+
+/// `plimsoll_serve` of the header.
+///
+/// # Safety
+/// `gate` is open; a C string; `error_size` writable bytes at `error`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_serve(
+    gate: *mut OpenGate,
+    program: *const c_char,
+    error: *mut c_char,
+    error_size: usize,
+) -> c_int {
+    // SAFETY: the caller keeps the gate open during this call.
+    let gate = unsafe { &*gate };
+    // SAFETY: a C string of the caller, for this call.
+    let name = unsafe { utf8(program) };
+    let started = name
+        .ok_or_else(|| "the program's name is not UTF-8".to_owned())
+        .and_then(|name| Server::start(gate.gate.topology(), name).map_err(|error| error.to_string()));
+    match started {
+        Ok(server) => {
+            *gate.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
+            0
+        }
+        Err(reason) => {
+            // SAFETY: memory of the caller, for this call.
+            unsafe { write_text(&reason, error, error_size) };
+            -1
+        }
+    }
+}
+
+/// `plimsoll_metrics` of the header.
+///
+/// # Safety
+/// `gate` is open; a C string; `size` writable bytes at `text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_metrics(
+    gate: *mut OpenGate,
+    program: *const c_char,
+    text: *mut c_char,
+    size: usize,
+) -> usize {
+    // SAFETY: the caller keeps the gate open during this call.
+    let gate = unsafe { &*gate };
+    // SAFETY: a C string of the caller, for this call.
+    let name = unsafe { utf8(program) }.unwrap_or_default();
+    let mut known = gate.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+    if known.as_ref().is_none_or(|(known, _)| known != name) {
+        *known = Some((name.to_owned(), Metrics::new(gate.gate.topology(), name)));
+    }
+    let exposition = known.as_ref().map_or_else(String::new, |(_, metrics)| encode(&[metrics.take()]));
+    // SAFETY: memory of the caller, for this call.
+    unsafe { write_text(&exposition, text, size) };
+    exposition.len()
+}
+
+fn class_of(class_id: u32) -> Option<Class> {
+    u16::try_from(class_id).ok().map(Class::from_index)
+}
+
+fn op_of(op: c_uint) -> Option<Op> {
+    [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Allocate].get(op as usize).copied()
+}

@@ -1,0 +1,254 @@
+//! Programs in C that use the library by its header.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+#[path = "../../../skip.rs"]
+mod skip;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A disk of a thousand operations a second that holds every path.
+const PROPERTIES: &str = "disks: [{mountpoint: /, read_iops: 1000, read_bandwidth: 100000000, write_iops: 1000, \
+                          write_bandwidth: 100000000}]\n";
+
+/// Everything that the header says about single calls. Each check has a number.
+const CONTRACT: &str = r#"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "plimsoll.h"
+#define CHECK(condition) if (!(condition)) { printf("line %d: %s\n", __LINE__, #condition); return 1; }
+int main(int count, char **arguments) {
+    char error[256] = "", few[9] = "";
+    CHECK(count == 2);
+    CHECK(!plimsoll_open("/no/such/file", "/", error, sizeof error));
+    CHECK(strstr(error, "/no/such/file"));
+    CHECK(!plimsoll_open("/no/such/file", "/", few, sizeof few));
+    CHECK(strlen(few) == sizeof few - 1 && !strncmp(few, error, sizeof few - 1));
+    CHECK(!plimsoll_open("/no/such/file", "/", NULL, 0));
+    CHECK(!plimsoll_open(arguments[1], "/no/such/directory/file", error, sizeof error));
+
+    plimsoll_gate *gate = plimsoll_open(arguments[1], "/", error, sizeof error);
+    CHECK(gate);
+    uint32_t query = 77, other = 77;
+    CHECK(plimsoll_add_class(gate, "query", 0, &other) == -EINVAL);
+    CHECK(plimsoll_add_class(gate, "\xff", 1, &other) == -EINVAL && other == 77);
+    CHECK(plimsoll_add_class(gate, "query", 1000, &query) == 0 && query != PLIMSOLL_DEFAULT_CLASS);
+    CHECK(plimsoll_add_class(gate, "query", 1000, &other) == -EEXIST);
+    CHECK(plimsoll_set_shares(gate, query, 10) == 0);
+    CHECK(plimsoll_set_shares(gate, query, 0) == -EINVAL);
+    CHECK(plimsoll_set_shares(gate, 9, 10) == -EINVAL);
+    CHECK(plimsoll_set_shares(gate, 1 << 20, 10) == -EINVAL);
+
+    plimsoll_permit permit = {{0}};
+    plimsoll_leave(&permit, 0);
+    memset(&permit, 0xff, sizeof permit);
+    CHECK(plimsoll_enter(gate, 9, PLIMSOLL_READ, 4096, PLIMSOLL_NO_TIMEOUT, &permit) == -EINVAL);
+    CHECK(plimsoll_enter(gate, query, (enum plimsoll_op)5, 4096, PLIMSOLL_NO_TIMEOUT, &permit) == -EINVAL);
+    plimsoll_leave(&permit, 0);
+    CHECK(plimsoll_enter(gate, query, PLIMSOLL_READ, 4096, PLIMSOLL_NO_TIMEOUT, &permit) == 4096);
+    plimsoll_leave(&permit, 4096);
+    plimsoll_leave(&permit, 4096);
+    CHECK(plimsoll_enter(gate, PLIMSOLL_DEFAULT_CLASS, PLIMSOLL_FLUSH, 4096, PLIMSOLL_NO_TIMEOUT, &permit) == 0);
+    plimsoll_leave(&permit, -EIO);
+    int64_t allowed = plimsoll_enter(gate, query, PLIMSOLL_WRITE, (uint64_t)1 << 40, PLIMSOLL_NO_TIMEOUT, &permit);
+    CHECK(allowed > 0 && allowed <= UINT32_MAX);
+    plimsoll_leave(&permit, allowed);
+
+    /* As long as nobody leaves, the disk is full after some calls. */
+    static plimsoll_permit held[10000];
+    CHECK(plimsoll_enter(gate, query, PLIMSOLL_READ, 4096, PLIMSOLL_NO_TIMEOUT, &held[0]) == 4096);
+    int in_device = 1;
+    int64_t ended = 4096;
+    for (; in_device < 10000 && ended == 4096; in_device += ended == 4096)
+        ended = plimsoll_enter(gate, query, PLIMSOLL_READ, 4096, 0, &held[in_device]);
+    CHECK(ended == -ETIMEDOUT);
+    for (int n = 0; n < in_device; n++)
+        plimsoll_leave(&held[n], 4096);
+
+    char text[1 << 16];
+    size_t len = plimsoll_metrics(gate, "test", NULL, 0);
+    CHECK(len > 0 && plimsoll_metrics(gate, "test", text, sizeof text) < sizeof text);
+    CHECK(strstr(text, "class=\"query\"") && strstr(text, "\"test\""));
+    CHECK(plimsoll_metrics(gate, "test", few, sizeof few) > sizeof few && strlen(few) == sizeof few - 1);
+    plimsoll_close(gate);
+    plimsoll_close(NULL);
+
+    gate = plimsoll_open(NULL, NULL, NULL, 0);
+    CHECK(gate);
+    CHECK(plimsoll_enter(gate, PLIMSOLL_DEFAULT_CLASS, PLIMSOLL_READ, 1 << 30, 0, &permit) == 1 << 30);
+    plimsoll_leave(&permit, 1 << 30);
+    plimsoll_close(gate);
+    puts("all");
+    return 0;
+}
+"#;
+
+/// Threads of two classes; a thread may leave what another has entered.
+const THREADS: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include "plimsoll.h"
+enum { THREADS = 8, CALLS = 50 };
+static plimsoll_gate *gate;
+static uint32_t classes[2];
+static plimsoll_permit last[THREADS];
+static void *run(void *number) {
+    long at = (long)number;
+    for (int n = 0; n < CALLS; n++) {
+        if (n > 0)
+            plimsoll_leave(&last[at], 4096);
+        if (plimsoll_enter(gate, classes[at % 2], PLIMSOLL_READ, 4096, PLIMSOLL_NO_TIMEOUT, &last[at]) != 4096)
+            return "refused";
+        plimsoll_leave(&last[at], 4096);
+        if (plimsoll_enter(gate, classes[at % 2], PLIMSOLL_WRITE, 4096, PLIMSOLL_NO_TIMEOUT, &last[at]) != 4096)
+            return "refused";
+    }
+    return 0;
+}
+int main(void) {
+    char error[256];
+    gate = plimsoll_open(NULL, NULL, error, sizeof error);
+    if (!gate || plimsoll_add_class(gate, "a", 1000, &classes[0]) || plimsoll_add_class(gate, "b", 1, &classes[1]))
+        return 1;
+    pthread_t threads[THREADS];
+    for (long n = 0; n < THREADS; n++)
+        pthread_create(&threads[n], 0, run, (void *)n);
+    for (int n = 0; n < THREADS; n++) {
+        void *failed;
+        pthread_join(threads[n], &failed);
+        if (failed)
+            return 2;
+        plimsoll_leave(&last[n], 4096);
+    }
+    static char text[1 << 20];
+    plimsoll_metrics(gate, "threads", text, sizeof text);
+    fputs(text, stdout);
+    plimsoll_close(gate);
+    return 0;
+}
+"#;
+
+fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !found {
+        skip::skip(format_args!("no `{program}`"));
+    }
+    found
+}
+
+/// The directory of the library, which Cargo has built for this test.
+fn libraries() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+}
+
+/// Compiles a program with all warnings, and returns it.
+fn compiled(world: &TempDir, source: &Path) -> PathBuf {
+    let program = world.path().join("program");
+    let compiled = Command::new("cc")
+        .args(["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1"])
+        .arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include"))
+        .arg(source)
+        .arg("-o")
+        .arg(&program)
+        .arg("-L")
+        .arg(libraries())
+        .args(["-lplimsoll_c", "-lpthread"])
+        .output()
+        .unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    program
+}
+
+fn run(world: &TempDir, source: &str, arguments: &[&Path]) -> Option<String> {
+    if !has("cc") {
+        return None;
+    }
+    let path = world.path().join("program.c");
+    std::fs::write(&path, source).unwrap();
+    let ended = started(world, &compiled(world, &path), arguments);
+    let out = String::from_utf8(ended.stdout).unwrap();
+    assert!(ended.status.success(), "{}: {out}{}", ended.status, String::from_utf8_lossy(&ended.stderr));
+    Some(out)
+}
+
+fn started(world: &TempDir, program: &Path, arguments: &[&Path]) -> Output {
+    Command::new(program)
+        .args(arguments)
+        .env("LD_LIBRARY_PATH", libraries())
+        .env("XDG_RUNTIME_DIR", world.path())
+        .output()
+        .unwrap()
+}
+
+fn properties(world: &TempDir) -> PathBuf {
+    let path = world.path().join("io-properties.yaml");
+    std::fs::write(&path, PROPERTIES).unwrap();
+    path
+}
+
+/// Returns the value of a sample whose line begins with `name` and has all of `labels`.
+fn sample(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
+    let line = text.lines().find(|line| line.starts_with(name) && labels.iter().all(|label| line.contains(label)))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+#[test]
+fn each_call_does_what_the_header_says() {
+    let world = tempfile::tempdir().unwrap();
+    let Some(out) = run(&world, CONTRACT, &[&properties(&world)]) else { return };
+    assert_eq!(out, "all\n");
+}
+
+#[test]
+fn threads_of_two_classes_all_pass() {
+    let world = tempfile::tempdir().unwrap();
+    let Some(text) = run(&world, THREADS, &[]) else { return };
+    for class in ["a", "b"] {
+        let label = format!("class=\"{class}\"");
+        for name in ["plimsoll_io_queue_total_read_ops", "plimsoll_io_queue_total_write_ops"] {
+            assert_eq!(sample(&text, name, &[&label]), Some(200.0), "{name} of {class} in {text}");
+        }
+    }
+}
+
+#[test]
+fn the_example_copies_a_file() {
+    let world = tempfile::tempdir().unwrap();
+    if !has("cc") {
+        return;
+    }
+    let program = compiled(&world, Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/gate.c")));
+    let (from, to) = (world.path().join("from"), world.path().join("to"));
+    let data: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+    std::fs::write(&from, &data).unwrap();
+
+    let fast = world.path().join("fast.yaml");
+    std::fs::write(&fast, PROPERTIES.replace("000", "000000")).unwrap();
+    let ended = started(&world, &program, &[&fast, &from, &to]);
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(std::fs::read(&to).unwrap() == data);
+    let text = String::from_utf8(ended.stdout).unwrap();
+    assert_eq!(sample(&text, "plimsoll_io_queue_total_read_ops", &["class=\"query\""]), Some(1000.0), "{text}");
+    assert_eq!(sample(&text, "plimsoll_io_queue_total_write_bytes", &["class=\"copy\""]), Some(3e6), "{text}");
+
+    let refused = started(&world, &program, &[&world.path().join("none.yaml"), &from, &world.path().join("third")]);
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("none.yaml"));
+}
+
+#[test]
+fn the_header_is_cpp_too() {
+    if !has("c++") {
+        return;
+    }
+    let checked = Command::new("c++")
+        .args(["-std=c++11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++"])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/include/plimsoll.h"))
+        .output()
+        .unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
