@@ -32,6 +32,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::ast::Statement as Parsed;
 use futures_util::stream;
+use plimsoll_show::printable::printable;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -197,7 +198,7 @@ fn wait(mut child: Child, url: &str, log: &Path) -> Result<(), Failure> {
 
         let text: String = serde_json::from_str(text).unwrap_or_else(|_| text.to_owned());
         match kind {
-            "lost" => eprintln!("note: the worker at {text} is lost: the others do its part again"),
+            "lost" => eprintln!("note: the worker at {} is lost: the others do its part again", printable(&text)),
             "bad" => said = Some(Failure::Input(format!("{url}: {text}"))),
             _ => said = Some(Failure::Machine(format!("{url}: {}", with_remedy(&text)))),
         }

@@ -25,11 +25,13 @@ mod picture;
 mod whole;
 mod words;
 
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use plimsoll_figures::units::parse_size_bytes;
+use plimsoll_show::printable::{printable, printable_lines};
 
 use failure::Failure;
 use output::{Answer, Format};
@@ -94,7 +96,7 @@ fn main() -> ExitCode {
         // A reader that has read enough closes the pipe, which is no error.
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            eprintln!("error: {}", printable_lines(&failure.to_string()));
             ExitCode::from(failure.exit_code())
         }
     }
@@ -107,12 +109,13 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
     let mut depot = depot::Depot::open(&arguments.depot, arguments.memory).await?;
     for (file, fault) in &depot.left_out {
-        eprintln!("error: {}/{file}: {fault}", arguments.depot.trim_end_matches('/'));
+        let depot = arguments.depot.trim_end_matches('/');
+        eprintln!("error: {}", printable(&format!("{depot}/{file}: {fault}")));
     }
     let code = if depot.left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) };
 
     let Some(question) = &arguments.question else {
-        print!("{}", depot.contents());
+        io::stdout().write_all(printable_lines(&depot.contents()).as_bytes())?;
         return Ok(code);
     };
 

@@ -28,6 +28,7 @@ use datafusion::parquet::basic::Compression;
 use datafusion::parquet::errors::ParquetError;
 use datafusion::parquet::file::properties::WriterProperties;
 use futures_util::TryStreamExt as _;
+use plimsoll_show::printable::printable;
 use tempfile::NamedTempFile;
 
 use crate::failure::Failure;
@@ -167,9 +168,9 @@ async fn stream(answer: Answer, mut take: impl FnMut(&RecordBatch) -> Result<(),
 async fn table(answer: Answer, out: &mut impl Write) -> Result<(), Failure> {
     let fields = answer.schema().fields().clone();
     let is_number: Vec<bool> = fields.iter().map(|field| field.data_type().is_numeric()).collect();
-    let mut rows = vec![fields.iter().map(|field| field.name().clone()).collect::<Vec<String>>()];
+    let mut rows = vec![fields.iter().map(|field| printable(field.name())).collect::<Vec<String>>()];
     for batch in answer.first(TABLE_ROWS_MAX + 1).await? {
-        rows.extend(cells(&batch)?);
+        rows.extend(cells(&batch)?.into_iter().map(|row| row.iter().map(|cell| printable(cell)).collect()));
     }
 
     let has_more = rows.len() > TABLE_ROWS_MAX + 1;

@@ -10,6 +10,7 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, pr
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_measure::tune::Observer;
 use plimsoll_show::answer::{Answer, Mood};
+pub(crate) use plimsoll_show::printable::{printable, printable_lines};
 
 pub(crate) const WIDTH: u16 = 100;
 
@@ -93,25 +94,6 @@ const fn colour(mood: Mood) -> &'static str {
         Mood::Heed => "\x1b[1;33m",
         Mood::Bad => "\x1b[1;31m",
     }
-}
-
-/// Escapes control characters in another program's text, so that it cannot control the terminal.
-pub(crate) fn printable(text: &str) -> String {
-    escaped(text, |_| false)
-}
-
-/// Escapes control characters as [`printable`] does, except line ends and tabs.
-pub(crate) fn printable_lines(text: &str) -> String {
-    escaped(text, |letter| matches!(letter, '\n' | '\t'))
-}
-
-/// Escapes control characters, except those for which `stays` is true.
-fn escaped(text: &str, stays: impl Fn(char) -> bool) -> String {
-    let escape = |letter: char| match letter.is_control() && !stays(letter) {
-        true => letter.escape_unicode().to_string(),
-        false => letter.to_string(),
-    };
-    text.chars().map(escape).collect()
 }
 
 /// Escapes control characters as [`printable_lines`] does, except in the sequences that this program writes.

@@ -5,7 +5,8 @@
 //!
 //! # How it works
 //! [`answer`] holds a command's conclusion; [`table`] holds rows and columns, and renders CSV; [`page`] renders HTML
-//! from sections of tables, texts and tiles; [`plot`] renders SVG of curves and bars.
+//! from sections of tables, texts and tiles; [`plot`] renders SVG of curves and bars;
+//! [`printable`] escapes text of others.
 //!
 //! # Limits
 //! Nothing here knows a command or the meaning of its figures.
@@ -18,4 +19,5 @@
 pub mod answer;
 pub mod page;
 pub mod plot;
+pub mod printable;
 pub mod table;

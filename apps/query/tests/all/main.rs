@@ -8,7 +8,7 @@ mod skip;
 mod versitygw;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
@@ -115,6 +115,26 @@ fn a_name_a_statement_and_a_file_are_questions() {
         contents.contains("\nslowest       Which requests were the slowest, and where were they? (not yet"),
         "{contents}"
     );
+}
+
+/// Names are those of programs that were traced, and of files that others made.
+#[test]
+fn names_of_others_do_not_control_the_terminal() {
+    let world = World::new();
+    let shown = world.ask(&["SELECT 'a' || chr(27) || '[2J' || chr(10) || 'b' AS name"]).done();
+    assert_eq!(shown, "name\na\\u{1b}[2J\\u{a}b\n");
+    let refused = world.ask(&["SELECT \u{1b}[2J"]);
+    assert!(!refused.err.contains('\u{1b}'), "{}", refused.err);
+    refused.refused(2, "");
+}
+
+#[test]
+fn a_reader_that_goes_ends_the_list_of_questions() {
+    let world = World::new();
+    let mut asked = world.command(&["--depot", "depot"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(asked.stdout.take());
+    let ended = Ended::of(asked.wait_with_output().unwrap());
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
 }
 
 #[test]
