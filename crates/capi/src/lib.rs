@@ -21,18 +21,11 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use libc::{EAGAIN, EBUSY, ECANCELED, EEXIST, EINVAL, ENOSPC, ETIMEDOUT};
 use plimsoll::control::Server;
 use plimsoll::core::Op;
 use plimsoll::metrics::{Metrics, encode};
 use plimsoll::{Class, ClassError, Classes, DiskSetup, Gate, GateError, Permit, Topology};
-
-const EINVAL: c_int = 22;
-const EAGAIN: c_int = 11;
-const EBUSY: c_int = 16;
-const EEXIST: c_int = 17;
-const ENOSPC: c_int = 28;
-const ETIMEDOUT: c_int = 110;
-const ECANCELED: c_int = 125;
 
 /// The gate of one disk: `plimsoll_gate`.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 #[path = "../../../skip.rs"]
 mod skip;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -169,13 +170,13 @@ fn run(world: &TempDir, source: &str, arguments: &[&Path]) -> Option<String> {
     }
     let path = world.path().join("program.c");
     std::fs::write(&path, source).unwrap();
-    let ended = started(world, &compiled(world, &path), arguments);
+    let ended = started(world, compiled(world, &path).as_ref(), arguments);
     let out = String::from_utf8(ended.stdout).unwrap();
     assert!(ended.status.success(), "{}: {out}{}", ended.status, String::from_utf8_lossy(&ended.stderr));
     Some(out)
 }
 
-fn started(world: &TempDir, program: &Path, arguments: &[&Path]) -> Output {
+fn started(world: &TempDir, program: &OsStr, arguments: &[&Path]) -> Output {
     Command::new(program)
         .args(arguments)
         .env("LD_LIBRARY_PATH", libraries())
@@ -203,6 +204,24 @@ fn each_call_does_what_the_header_says() {
     assert_eq!(out, "all\n");
 }
 
+/// Those who embed the library look for their own mistakes with it.
+#[test]
+fn valgrind_finds_nothing() {
+    if !has("cc") || !has("valgrind") {
+        return;
+    }
+    let world = tempfile::tempdir().unwrap();
+    let source = world.path().join("program.c");
+    std::fs::write(&source, CONTRACT).unwrap();
+    let program = compiled(&world, &source);
+    let properties = properties(&world);
+    let arguments: [&Path; 5] =
+        ["-q".as_ref(), "--error-exitcode=9".as_ref(), "--leak-check=full".as_ref(), &program, &properties];
+    let ended = started(&world, "valgrind".as_ref(), &arguments);
+    let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert_eq!((ended.status.code(), out.as_ref(), err.as_ref()), (Some(0), "all\n", ""));
+}
+
 #[test]
 fn threads_of_two_classes_all_pass() {
     let world = tempfile::tempdir().unwrap();
@@ -222,20 +241,21 @@ fn the_example_copies_a_file() {
         return;
     }
     let program = compiled(&world, Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/gate.c")));
+    let program = program.as_ref();
     let (from, to) = (world.path().join("from"), world.path().join("to"));
     let data: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
     std::fs::write(&from, &data).unwrap();
 
     let fast = world.path().join("fast.yaml");
     std::fs::write(&fast, PROPERTIES.replace("000", "000000")).unwrap();
-    let ended = started(&world, &program, &[&fast, &from, &to]);
+    let ended = started(&world, program, &[&fast, &from, &to]);
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     assert!(std::fs::read(&to).unwrap() == data);
     let text = String::from_utf8(ended.stdout).unwrap();
     assert_eq!(sample(&text, "plimsoll_io_queue_total_read_ops", &["class=\"query\""]), Some(1000.0), "{text}");
     assert_eq!(sample(&text, "plimsoll_io_queue_total_write_bytes", &["class=\"copy\""]), Some(3e6), "{text}");
 
-    let refused = started(&world, &program, &[&world.path().join("none.yaml"), &from, &world.path().join("third")]);
+    let refused = started(&world, program, &[&world.path().join("none.yaml"), &from, &world.path().join("third")]);
     assert_eq!(refused.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("none.yaml"));
 }
