@@ -41,7 +41,7 @@ use slatedb::{
 use slatedb_common::metrics::{DefaultMetricsRecorder, MetricValue};
 
 use crate::classes::ClassTable;
-use crate::commitlog::CommitLog;
+use crate::commitlog::{Claim, CommitLog};
 use crate::engine::{DiskModel, Engine};
 use crate::failure::Failure;
 use crate::space::SpaceGate;
@@ -153,6 +153,7 @@ pub struct Database {
     memory: MemoryPlan,
     space: SpaceGate,
     write_delay_ns: AtomicU64,
+    claim: Claim,
     _locks: Vec<File>,
 }
 
@@ -160,7 +161,8 @@ impl Database {
     /// Opens the database, or creates it. Writes acknowledged before a crash are present.
     ///
     /// # Errors
-    /// [`Failure::Input`] for a directory in use or of another version, or a bad io-properties file;
+    /// [`Failure::Input`] for a directory in use or of another version, another log than the database's, or a bad
+    /// io-properties file;
     /// [`Failure::Machine`] for errors of the system or of SlateDB.
     pub async fn open(options: &DatabaseOptions) -> Result<Database, Failure> {
         let locks = lock_all(options)?;
@@ -193,6 +195,7 @@ impl Database {
         let store = engine.store(&options.directory).await?.with_rule(classes.rule());
 
         let log = options.commitlog_directory.as_ref().unwrap_or(&options.directory).join("commitlog");
+        let claim = Claim::take(&options.directory, &log)?;
         let segment_bytes = memory.memtable_bytes.min(SEGMENT_MAX_BYTES);
         // Even on a full disk, the log has room for all unflushed memory; the additional half covers the unused ends of
         // its files.
@@ -227,7 +230,7 @@ impl Database {
         let space = SpaceGate::watch(directories(options), 2 * memory.unflushed_bytes)
             .map_err(|error| Failure::machine("cannot watch the free space", error))?;
         let write_delay_ns = AtomicU64::new(0);
-        Ok(Database { engine, classes, db, store, recorder, memory, space, write_delay_ns, _locks: locks })
+        Ok(Database { engine, classes, db, store, recorder, memory, space, write_delay_ns, claim, _locks: locks })
     }
 
     /// Returns the value of `key`.
@@ -352,6 +355,8 @@ impl Database {
     /// # Errors
     /// [`Failure::Machine`] if that fails or takes longer than 30 s. Acknowledged writes are in the log even then.
     pub async fn close(self) -> Result<(), Failure> {
+        // SlateDB ends itself after some errors; then `close` flushes nothing, and reports nothing.
+        let ended = self.db.status().close_reason;
         let closed = tokio::time::timeout(CLOSE_TIMEOUT, self.db.close()).await;
         self.space.stop();
         drop((self.db, self.store));
@@ -367,7 +372,11 @@ impl Database {
             Ok(Err(error)) => return Err(Failure::machine(what, error)),
             Ok(Ok(())) => {}
         }
-        stopped
+        if let Some(reason) = ended {
+            return Err(Failure::machine(what, format_args!("the database had ended already: {reason:?}")));
+        }
+        let released = self.claim.release();
+        stopped.and(released.map_err(|error| Failure::machine("cannot record that the log is no longer needed", error)))
     }
 }
 
@@ -419,7 +428,12 @@ fn directories(options: &DatabaseOptions) -> Vec<PathBuf> {
 }
 
 fn lock_all(options: &DatabaseOptions) -> Result<Vec<File>, Failure> {
-    directories(options).iter().map(|directory| lock(directory)).collect()
+    let mut locks = vec![lock(&options.directory)?];
+    if let Some(log) = &options.commitlog_directory {
+        let is_same = std::fs::canonicalize(log).ok() == std::fs::canonicalize(&options.directory).ok();
+        locks.extend((!is_same).then(|| lock(log)).transpose()?);
+    }
+    Ok(locks)
 }
 
 /// Creates `directory` if it is missing, checks its version, and locks it until the returned file is dropped.

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use common::{Server, command, request};
+use common::{Server, command, refusal, request};
 use plimsoll::trace::format::{Body, Reader};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -118,6 +118,45 @@ fn a_clean_stop_keeps_everything_and_says_so() {
     assert!(server.stop().success());
     let server = Server::start(directory.path(), &flags);
     assert_eq!(server.typed("GET ship"), "$4\r\nahoy\r\n");
+}
+
+#[test]
+fn a_server_that_does_not_find_its_commit_log_is_refused() {
+    let [directory, other, elsewhere] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let flags = ["--commitlog-dir", elsewhere.path().to_str().unwrap()];
+    let server = Server::start(directory.path(), &flags);
+    assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
+    server.kill();
+
+    let (code, said) = refusal(command(directory.path(), &[]));
+    assert!(code == Some(2) && said.contains("may have acknowledged writes"), "{code:?} {said}");
+    assert!(said.contains(elsewhere.path().to_str().unwrap()), "{said}");
+
+    // As if its file system were not mounted.
+    let (log, aside) = (elsewhere.path().join("commitlog"), elsewhere.path().join("aside"));
+    std::fs::rename(&log, &aside).unwrap();
+    let (code, said) = refusal(command(directory.path(), &flags));
+    assert!(code == Some(2) && said.contains("may have acknowledged writes"), "{code:?} {said}");
+    std::fs::rename(&aside, &log).unwrap();
+
+    let (code, said) = refusal(command(other.path(), &flags));
+    assert!(code == Some(2) && said.contains("the commit log of another database"), "{code:?} {said}");
+
+    let server = Server::start(directory.path(), &flags);
+    assert_eq!(server.typed("GET ship"), "$4\r\nahoy\r\n");
+    // After a clean stop the tree has everything, so another log will do.
+    assert!(server.stop().success());
+    let server = Server::start(directory.path(), &[]);
+    assert_eq!(server.typed("GET ship"), "$4\r\nahoy\r\n");
+    assert!(server.stop().success());
+}
+
+#[test]
+fn the_commit_log_may_be_given_the_directory_of_the_tree() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &["--commitlog-dir", directory.path().to_str().unwrap()]);
+    assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
+    assert!(server.stop().success());
 }
 
 #[test]

@@ -17,6 +17,7 @@
 //! `CommitLog::open(handle, class, directory, 4 << 20, 16 << 20).await?`, then
 //! `Db::builder(..).with_wal_writer(Box::new(log))`
 
+mod owner;
 mod record;
 mod segments;
 
@@ -37,6 +38,7 @@ use slatedb::wal::{
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+pub use owner::Claim;
 use record::{Record, rows};
 use segments::{Place, Segments};
 

@@ -20,7 +20,12 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server on `directory` with further flags, and waits until it serves.
     pub(crate) fn start(directory: &Path, flags: &[&str]) -> Server {
-        let mut child = command(directory, flags).stderr(Stdio::piped()).spawn().unwrap();
+        Server::start_command(command(directory, flags))
+    }
+
+    /// Starts the server of `command`, and waits until it serves.
+    pub(crate) fn start_command(mut command: Command) -> Server {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = lines.next().unwrap().unwrap();
         let address =
@@ -29,6 +34,18 @@ impl Server {
         // What it says later must find a reader.
         std::thread::spawn(move || lines.for_each(drop));
         Server { child, address }
+    }
+
+    /// Returns the most memory that the server has taken since `reset`, in bytes.
+    pub(crate) fn peak_bytes(&self, reset: bool) -> u64 {
+        let of = |name: &str| format!("/proc/{}/{name}", self.child.id());
+        if reset {
+            // `proc(5)`: 5 makes the peak what is taken now.
+            std::fs::write(of("clear_refs"), "5").unwrap();
+        }
+        let status = std::fs::read_to_string(of("status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
     pub(crate) fn kill(mut self) {
@@ -92,6 +109,28 @@ pub(crate) fn plain_command(directory: &Path, flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll-kv"));
     command.arg("serve").arg("--dir").arg(directory).args(flags).stdin(Stdio::null());
     command
+}
+
+/// Returns how a server ended that must not start, and what it said.
+pub(crate) fn refusal(mut command: Command) -> (Option<i32>, String) {
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if line.starts_with("serving ") {
+            child.kill().unwrap();
+        }
+        said.push_str(&line);
+    }
+    (child.wait().unwrap().code(), said)
+}
+
+/// Returns `command` with the limits of `ulimit LIMITS`.
+pub(crate) fn limited(limits: &str, command: &Command) -> Command {
+    let mut limited = Command::new("sh");
+    limited.arg("-c").arg(format!("ulimit {limits} && exec \"$0\" \"$@\"")).arg(command.get_program());
+    limited.args(command.get_args()).stdin(Stdio::null());
+    limited
 }
 
 /// Returns the bytes of a request.
