@@ -288,7 +288,10 @@ impl<W: AsyncWrite + Unpin> Session<W> {
                     is_over = true;
                     break;
                 }
-                Err(error) => return self.failed(&error),
+                Err(error) => {
+                    scan.close().await;
+                    return self.failed(&error);
+                }
             }
         }
 

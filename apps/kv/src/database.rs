@@ -28,6 +28,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use plimsoll::{Class, Topology};
 use plimsoll_store::ScheduledStore;
+use slatedb::admin::Admin;
 use slatedb::config::{
     CheckpointOptions, CheckpointScope, CompactionWorkerOptions, CompactorOptions, DbReaderOptions,
     GarbageCollectorDirectoryOptions, GarbageCollectorOptions, ScanOptions, Settings,
@@ -36,7 +37,8 @@ use slatedb::db_cache::moka::{MokaCache, MokaCacheOptions};
 use slatedb::db_cache::{DbCache, SplitCache};
 use slatedb::object_store::ObjectStore;
 use slatedb::{
-    ByteRangeBounds, Db, DbIterator, DbReader, DbReaderMode, Error, GarbageCollectorBuilder, WriteBatch, WriteHandle,
+    ByteRangeBounds, CheckpointCreateResult, Db, DbIterator, DbReader, DbReaderMode, Error, GarbageCollectorBuilder,
+    WriteBatch, WriteHandle,
 };
 use slatedb_common::metrics::{DefaultMetricsRecorder, MetricValue};
 
@@ -55,6 +57,8 @@ const LOCK: &str = "plimsoll-kv.lock";
 const VERSION: &str = "plimsoll-kv 2\n";
 /// Longest wait for the last flush. If it expires, no acknowledged write is lost: the log has it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest wait for the removal of a view's checkpoint.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most files in level 0. Beyond, memory tables wait for compaction.
 pub const L0_FILES_MAX: usize = 16;
 /// Fewest keys of a file that has a filter: 1, so every file has one. Without filters, each read would search every
@@ -283,14 +287,21 @@ impl Database {
         let kept = CheckpointOptions { lifetime: Some(lifetime), ..CheckpointOptions::default() };
         let checkpoint = self.db.create_checkpoint(CheckpointScope::All, &kept).await?;
 
-        let store = self.store.clone().with_rule(ClassTable { analytics: class, ..self.classes }.rule());
-
+        let rule = ClassTable { analytics: class, ..self.classes }.rule();
+        let store: Arc<dyn ObjectStore> = Arc::new(self.store.clone().with_rule(rule));
         let options = DbReaderOptions { skip_wal_replay: true, ..DbReaderOptions::default() };
-        let builder = DbReader::builder(ROOT, Arc::new(store))
+        let builder = DbReader::builder(ROOT, Arc::clone(&store))
             .with_reader_mode(DbReaderMode::Checkpoint(checkpoint.id))
             .with_options(options)
             .with_db_cache_disabled();
-        Ok(View(builder.build().await?))
+        let kept = Kept { checkpoint, admin: Admin::builder(ROOT, store).build() };
+        match builder.build().await {
+            Ok(reader) => Ok(View { reader, kept }),
+            Err(error) => {
+                kept.release().await;
+                Err(error)
+            }
+        }
     }
 
     /// Begins a scan of all keys as they are now, in the class of scans. See [`Database::view`].
@@ -299,7 +310,13 @@ impl Database {
     /// The database's error.
     pub async fn scan(&self, lifetime: Duration) -> Result<Scan, Error> {
         let view = self.view(self.classes.analytics, lifetime).await?;
-        Ok(Scan { entries: view.entries(Bytes::new()..).await?, view })
+        match view.entries(Bytes::new()..).await {
+            Ok(entries) => Ok(Scan { entries, view }),
+            Err(error) => {
+                view.close().await;
+                Err(error)
+            }
+        }
     }
 
     /// Returns SlateDB's handle, for its manifest and for flushes.
@@ -380,8 +397,26 @@ impl Database {
     }
 }
 
-/// All keys of a database as they were at one moment.
-pub struct View(DbReader);
+/// The files that a view reads, kept from garbage collection.
+struct Kept {
+    checkpoint: CheckpointCreateResult,
+    admin: Admin,
+}
+
+impl Kept {
+    async fn release(self) {
+        // SlateDB's reader leaves a checkpoint that it did not make. If its removal fails, or waits for space on a full
+        // disk, the checkpoint still expires.
+        let _ = tokio::time::timeout(RELEASE_TIMEOUT, self.admin.delete_checkpoint(self.checkpoint.id)).await;
+    }
+}
+
+/// All keys of a database as they were at one moment. If it is dropped without [`View::close`], the files that it reads
+/// are kept until it expires.
+pub struct View {
+    reader: DbReader,
+    kept: Kept,
+}
 
 impl View {
     /// Returns the keys and values of `range`, in key order.
@@ -390,13 +425,14 @@ impl View {
     /// The database's error.
     pub async fn entries(&self, range: impl ByteRangeBounds + Send) -> Result<DbIterator, Error> {
         let ahead = ScanOptions { read_ahead_bytes: 1 << 20, max_fetch_tasks: 2, ..ScanOptions::default() };
-        self.0.scan_with_options(range, &ahead).await
+        self.reader.scan_with_options(range, &ahead).await
     }
 
     /// Ends the view.
     pub async fn close(self) {
-        // If this fails, the checkpoint still expires.
-        let _ = self.0.close().await;
+        // The reader only reads: a failure leaves nothing.
+        let _ = self.reader.close().await;
+        self.kept.release().await;
     }
 }
 
@@ -530,5 +566,31 @@ fn garbage() -> GarbageCollectorOptions {
         // These need conditional overwrites, which a directory does not have.
         boundary_files_enabled: false,
         ..GarbageCollectorOptions::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_scan_that_has_ended_keeps_no_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = DatabaseOptions { memory_bytes: MEMORY_MIN_BYTES, ..DatabaseOptions::new(directory.path()) };
+        let database = Database::open(&options).await.unwrap();
+        database.set(b"ship", b"ahoy").await.unwrap().await_durable().await.unwrap();
+        let checkpoints = async || {
+            database.slatedb().refresh_manifest().await.unwrap();
+            database.slatedb().manifest().checkpoints().len()
+        };
+
+        let mut scan = database.scan(Duration::from_secs(3600)).await.unwrap();
+        assert_eq!(checkpoints().await, 1);
+        assert!(scan.next().await.unwrap().is_some() && scan.next().await.unwrap().is_none());
+        scan.close().await;
+        assert_eq!(checkpoints().await, 0);
+        database.close().await.unwrap();
     }
 }

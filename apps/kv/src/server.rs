@@ -109,28 +109,34 @@ impl Connection {
         Connection { reader, session, service, buffer: Vec::new(), budget, taken: None }
     }
 
-    async fn serve(mut self, mut stop: watch::Receiver<bool>) -> io::Result<()> {
-        loop {
-            let (least_bytes, next) = self.run_requests().await?;
-            if next == Next::Close || !self.make_room(least_bytes).await? {
-                break;
-            }
-            let read = tokio::select! {
-                read = self.reader.read_buf(&mut self.buffer) => read?,
-                _ = stop.wait_for(|is_over| *is_over) => 0,
-            };
-            if read == 0 {
-                break;
-            }
-        }
-
+    async fn serve(mut self, stop: watch::Receiver<bool>) -> io::Result<()> {
+        let served = self.serve_requests(stop).await;
+        // The scans of a client that is gone would keep their files.
         self.session.close().await;
+        served?;
 
         // If unread bytes remained, the kernel would reset the connection, and the client could lose the last reply.
         let mut rest = vec![0; BUFFER_BYTES];
         let discard = async { while self.reader.read(&mut rest).await.is_ok_and(|read| read > 0) {} };
         let _ = tokio::time::timeout(LINGER, discard).await;
         Ok(())
+    }
+
+    /// Runs requests until the client has sent the last one, or the server stops.
+    async fn serve_requests(&mut self, mut stop: watch::Receiver<bool>) -> io::Result<()> {
+        loop {
+            let (least_bytes, next) = self.run_requests().await?;
+            if next == Next::Close || !self.make_room(least_bytes).await? {
+                return Ok(());
+            }
+            let read = tokio::select! {
+                read = self.reader.read_buf(&mut self.buffer) => read?,
+                _ = stop.wait_for(|is_over| *is_over) => 0,
+            };
+            if read == 0 {
+                return Ok(());
+            }
+        }
     }
 
     /// Runs the whole requests in the buffer and sends their replies. Returns the least length of the partial one that

@@ -99,7 +99,9 @@ impl WriterInit for CommitLog {
 #[async_trait]
 impl WalGc for CommitLog {
     async fn collect(&self, needed: Vec<WalFileRange>, _min_age: Duration, dry_run: bool) -> Result<(), WalError> {
-        let first = needed.iter().map(|range| match range.0 {
+        // A range that ends is of a checkpoint, whose readers need no log: they would keep it as long as they live.
+        let latest = needed.iter().filter(|range| range.1 == Bound::Unbounded);
+        let first = latest.map(|range| match range.0 {
             Bound::Included(number) => number,
             Bound::Excluded(number) => number + 1,
             Bound::Unbounded => 0,
@@ -330,5 +332,41 @@ impl WalObserver for Observer {
     fn subscribe(&self, listener: WalStatusListener) -> Result<(), WalError> {
         self.0.state().listeners.push(listener);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use plimsoll::{Classes, DiskSetup, Runtime, ShardOptions, Topology};
+    use slatedb::ValueDeletable;
+
+    use super::record::BLOCK_BYTES;
+    use super::*;
+
+    #[tokio::test]
+    async fn checkpoints_keep_no_files_of_the_log() {
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let runtime = Runtime::start(&topology, &ShardOptions { pin: false, ..ShardOptions::default() }).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let files = || std::fs::read_dir(directory.path()).unwrap().count();
+        let (handle, four) = (runtime.any_shard(), 4 * BLOCK_BYTES as u64);
+        let log = CommitLog::open(handle, Class::DEFAULT, directory.path().to_owned(), four, 0).await.unwrap();
+
+        let mut tail = None;
+        for number in 1..=12 {
+            let (key, value) = (number.to_string().into(), ValueDeletable::Tombstone);
+            let mut record = Record::default();
+            record.push(&[RowEntry { key, value, seq: number, create_ts: None, expire_ts: None }]);
+            log.segments.write(&mut tail, number, record.end(number)).await;
+        }
+        assert_eq!(files(), 3, "four records a file");
+
+        let of_checkpoint = WalFileRange(Bound::Excluded(2), Bound::Excluded(6));
+        log.collect(vec![of_checkpoint.clone()], Duration::ZERO, false).await.unwrap();
+        assert_eq!(files(), 3, "what the latest manifest needs is not known");
+        log.collect(vec![of_checkpoint, WalFileRange::from(9..)], Duration::ZERO, false).await.unwrap();
+        assert_eq!(files(), 1);
     }
 }
