@@ -108,6 +108,27 @@ fn a_log_with_a_gap_is_refused() {
 }
 
 #[test]
+fn a_log_with_a_damaged_record_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    // One after the other: each has a record to itself.
+    (1..=3).for_each(|key| assert_eq!(server.typed(&format!("SET {key} ahoy")), "+OK\r\n"));
+    server.kill();
+    let first = directory.path().join("commitlog/00000001.log");
+    let whole = std::fs::read(&first).unwrap();
+    let mut damaged = whole.clone();
+    damaged[4096 + 30] ^= 1;
+    std::fs::write(&first, damaged).unwrap();
+    let (code, said) = refusal(command(directory.path(), &[]));
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("record 2 of the commit log is damaged; record 3 behind it is whole"), "{said}");
+
+    std::fs::write(&first, whole).unwrap();
+    let server = Server::start(directory.path(), &[]);
+    (1..=3).for_each(|key| assert_eq!(server.typed(&format!("GET {key}")), "$4\r\nahoy\r\n"));
+}
+
+#[test]
 fn a_clean_stop_keeps_everything_and_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let commitlog = tempfile::tempdir().unwrap();

@@ -21,7 +21,7 @@ mod owner;
 mod record;
 mod segments;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Bound;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ use tokio::task::JoinHandle;
 
 pub use owner::Claim;
 use record::{Record, rows};
-use segments::{Place, Segments};
+use segments::{Found, Place, Segments};
 
 /// Records after which the memory table is flushed. This bounds the records that a start replays.
 const RECORDS_MAX: u64 = 16_384;
@@ -50,7 +50,7 @@ const RECORDS_MAX: u64 = 16_384;
 pub struct CommitLog {
     segments: Arc<Segments>,
     /// The records found at the start, until the replay takes them.
-    found: Arc<Mutex<BTreeMap<u64, Place>>>,
+    found: Arc<Mutex<Found>>,
 }
 
 impl CommitLog {
@@ -77,7 +77,8 @@ impl WriterInit for CommitLog {
     async fn fence_and_init(&self, manifest: &mut WriterManifest) -> Result<WriterInitResult, WalError> {
         let replayed = manifest.replay_after_wal_id();
         let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
-        let records: VecDeque<(u64, Place)> = found.into_iter().filter(|(number, _)| *number > replayed).collect();
+        let records: VecDeque<(u64, Place)> =
+            found.places.into_iter().filter(|(number, _)| *number > replayed).collect();
 
         // Numbers have no gaps: a gap is a file that was removed, and acknowledged writes are lost.
         for ((number, _), expected) in records.iter().zip(replayed + 1..) {
@@ -89,6 +90,14 @@ impl WriterInit for CommitLog {
         }
 
         let last_number = replayed + records.len() as u64;
+        // The tree has what the damaged records had if its replay point is behind them.
+        if let Some(behind) = found.behind.filter(|behind| *behind > last_number) {
+            let damage = last_number + 1;
+            return Err(damaged(format!(
+                "record {damage} of the commit log is damaged; record {behind} behind it is whole"
+            )));
+        }
+
         Ok(WriterInitResult {
             replay_iterator: Box::new(Replay { segments: Arc::clone(&self.segments), records }),
             wal_writer: Box::new(Writer::start(Arc::clone(&self.segments), last_number)),

@@ -8,7 +8,8 @@
 //! durable when it completes. When that segment is full, it takes one that [`Segments::free`] returned, or a new one.
 //! Some segments are created at the start: a log without room on a full disk would delay writes that are already in
 //! memory. Record numbers have no gaps, so [`Segments::open`] finds in each file where new records end and old ones
-//! begin.
+//! begin. A record is written only after the one before it is durable. So a whole record with a greater number behind the
+//! end of the log shows that a record between them was damaged, not that it was never written.
 //!
 //! # Limits
 //! A failed write is repeated in another segment until it succeeds, as SlateDB does with its own. So the log may have a
@@ -29,6 +30,8 @@ use plimsoll::{Class, File, Handle, OpenOptions};
 
 use super::record::{BLOCK_BYTES, Head, rows};
 
+/// Unit in which the rest of a file is searched for records, in bytes.
+const SEARCH_BYTES: u64 = 1 << 20;
 /// Pause before a failed write is repeated.
 const RETRY: Duration = Duration::from_millis(100);
 /// Linux's EINVAL and EOPNOTSUPP: the file system has no direct I/O, or cannot preallocate.
@@ -41,6 +44,15 @@ pub(crate) struct Place {
     path: PathBuf,
     offset: u64,
     len_bytes: usize,
+}
+
+/// The records that an opened log has.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Their places by number.
+    pub(crate) places: BTreeMap<u64, Place>,
+    /// The number of a whole record behind the end of the log, if there is one: the records between are damaged.
+    pub(crate) behind: Option<u64>,
 }
 
 /// A file with records.
@@ -78,8 +90,8 @@ pub(crate) struct Tail {
 }
 
 impl Segments {
-    /// Opens the log in `directory`, which is created if missing, with at least `segments_min` files. Returns the
-    /// places of its records by number.
+    /// Opens the log in `directory`, which is created if missing, with at least `segments_min` files. Returns its
+    /// records.
     ///
     /// # Errors
     /// The system's error.
@@ -89,7 +101,7 @@ impl Segments {
         directory: PathBuf,
         segment_bytes: u64,
         segments_min: usize,
-    ) -> io::Result<(Segments, BTreeMap<u64, Place>)> {
+    ) -> io::Result<(Segments, Found)> {
         std::fs::create_dir_all(&directory)?;
         // The names of new directories must be durable too.
         for directory in [&*directory, directory.parent().unwrap_or(&directory)] {
@@ -108,20 +120,30 @@ impl Segments {
         let files = Files { last_name, spares_max: segments_min, ..Files::default() };
         let segments = Segments { handle, class, directory, segment_bytes, files: Mutex::new(files) };
 
-        let mut places = BTreeMap::new();
+        let (mut found, mut ends) = (Found::default(), Vec::new());
         for (_, path) in paths {
             let file = segments.open_file(&path, false).await?;
             // Records that are read now must also survive the next crash.
             file.sync_data().await?;
-            let found = read_records(&file, &path).await?;
-            let capacity_bytes = file.info().len_bytes;
+            let (records, end_bytes) = read_records(&file, &path).await?;
+            ends.push((path, file.info().len_bytes, end_bytes, records.last().map(|(number, _)| *number)));
+            found.places.extend(records);
+        }
+
+        let last = found.places.last_key_value().map_or(0, |(number, _)| *number);
+        for (path, capacity_bytes, end_bytes, last_number) in ends {
+            let mut last_number = last_number;
+            if last_number.is_none_or(|number| number == last) {
+                let file = segments.open_file(&path, false).await?;
+                if let Some(behind) = search_record(&file, end_bytes, last).await? {
+                    (found.behind, last_number) = (Some(behind), Some(behind));
+                }
+            }
             let mut files = segments.files();
-            match found.last() {
-                Some((last_number, _)) => files.used.push(Segment { path, capacity_bytes, last_number: *last_number }),
+            match last_number {
+                Some(last_number) => files.used.push(Segment { path, capacity_bytes, last_number }),
                 None => files.keep(path, capacity_bytes, segment_bytes),
             }
-            drop(files);
-            places.extend(found);
         }
 
         segments.files().used.sort_by_key(|segment| segment.last_number);
@@ -130,7 +152,7 @@ impl Segments {
             segments.files().spare.push_back(path);
         }
 
-        Ok((segments, places))
+        Ok((segments, found))
     }
 
     fn count(&self) -> usize {
@@ -271,8 +293,8 @@ impl Files {
     }
 }
 
-/// Returns the whole records at the beginning of `file`, as far as their numbers are consecutive.
-async fn read_records(file: &File, path: &Path) -> io::Result<Vec<(u64, Place)>> {
+/// Returns the whole records at the beginning of `file`, as far as their numbers are consecutive, and where they end.
+async fn read_records(file: &File, path: &Path) -> io::Result<(Vec<(u64, Place)>, u64)> {
     let (mut records, mut offset): (Vec<(u64, Place)>, u64) = (Vec::new(), 0);
     let len_bytes = file.info().len_bytes;
     while offset + BLOCK_BYTES as u64 <= len_bytes {
@@ -291,7 +313,27 @@ async fn read_records(file: &File, path: &Path) -> io::Result<Vec<(u64, Place)>>
         records.push((head.number, Place { path: path.to_owned(), offset, len_bytes: head.blocks_bytes }));
         offset += head.blocks_bytes as u64;
     }
-    Ok(records)
+    Ok((records, offset))
+}
+
+/// Returns the number of the first whole record of `file` from `offset` on whose number is above `last`.
+async fn search_record(file: &File, offset: u64, last: u64) -> io::Result<Option<u64>> {
+    let (len_bytes, block_bytes) = (file.info().len_bytes, BLOCK_BYTES as u64);
+    for from in (offset..len_bytes).step_by(SEARCH_BYTES as usize) {
+        let part = file.read_at(from, (len_bytes - from).min(SEARCH_BYTES) as usize).await?;
+        for (at, block) in (from..).step_by(BLOCK_BYTES).zip(part.chunks_exact(BLOCK_BYTES)) {
+            let Some(head) = Head::read(block).filter(|head| head.number > last) else { continue };
+            // A value that a client wrote may look like a head, but not with a number that the log can have here.
+            let is_near = head.number - last <= len_bytes / block_bytes + 1;
+            if is_near && at + head.blocks_bytes as u64 <= len_bytes {
+                let blocks = Bytes::from_owner(file.read_exact_at(at, head.blocks_bytes).await?);
+                if rows(&blocks).is_some() {
+                    return Ok(Some(head.number));
+                }
+            }
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -309,7 +351,7 @@ mod tests {
         Runtime::start(&topology, &ShardOptions { pin: false, ..ShardOptions::default() }).unwrap()
     }
 
-    async fn open(runtime: &Runtime, directory: &Path) -> (Segments, BTreeMap<u64, Place>) {
+    async fn open(runtime: &Runtime, directory: &Path) -> (Segments, Found) {
         let segment_bytes = 4 * BLOCK_BYTES as u64;
         Segments::open(runtime.any_shard(), Class::DEFAULT, directory.join("log"), segment_bytes, 2).await.unwrap()
     }
@@ -328,8 +370,9 @@ mod tests {
     /// Reopens the log, checks that its records from `first` on are `expected`, and returns it.
     async fn check(runtime: &Runtime, directory: &Path, first: u64, expected: &[(u64, &str)]) -> Segments {
         let (segments, found) = open(runtime, directory).await;
+        assert_eq!(found.behind, None);
         let mut seen = Vec::new();
-        for (number, place) in found.range(first..) {
+        for (number, place) in found.places.range(first..) {
             seen.push((*number, rows(&segments.read(place).await.unwrap()).unwrap()));
         }
         let expected: Vec<_> = expected.iter().map(|(number, value)| (*number, vec![row(*number, value)])).collect();
@@ -345,7 +388,7 @@ mod tests {
     async fn files_are_used_again_and_what_they_held_is_no_part_of_the_log() {
         let (runtime, directory) = (start(), tempfile::tempdir().unwrap());
         let (segments, found) = open(&runtime, directory.path()).await;
-        assert!(found.is_empty());
+        assert!(found.places.is_empty());
         assert_eq!(names(directory.path()), 2, "made at the start");
         let mut tail = None;
         for number in 1..=10 {
@@ -389,5 +432,32 @@ mod tests {
         let mut tail = None;
         write(&segments, &mut tail, 2, "again").await;
         check(&runtime, directory.path(), 0, &[(1, "whole"), (2, "again")]).await;
+    }
+    #[tokio::test]
+    async fn a_record_that_is_damaged_does_not_end_the_log() {
+        let (runtime, directory) = (start(), tempfile::tempdir().unwrap());
+        let (segments, _) = open(&runtime, directory.path()).await;
+        let mut tail = None;
+        for number in 1..=3 {
+            write(&segments, &mut tail, number, "ahoy").await;
+        }
+        drop((segments, tail));
+        let path = directory.path().join("log/00000001.log");
+        let whole = std::fs::read(&path).unwrap();
+
+        // The disk has lost a block of a record, or has zeros there; records behind it are whole.
+        for (damaged, kept, behind) in [(0, 0, 2), (1, 1, 3)] {
+            for byte in [0, 0xa5] {
+                let mut bytes = whole.clone();
+                bytes[damaged * BLOCK_BYTES..(damaged + 1) * BLOCK_BYTES].fill(byte);
+                std::fs::write(&path, bytes).unwrap();
+                let (segments, found) = open(&runtime, directory.path()).await;
+                assert_eq!((found.places.len(), found.behind), (kept, Some(behind)), "block {damaged}, {byte}");
+                // The file is not used again as long as that record may be needed.
+                assert!(!segments.files().spare.contains(&path));
+            }
+        }
+        std::fs::write(&path, whole).unwrap();
+        check(&runtime, directory.path(), 0, &[(1, "ahoy"), (2, "ahoy"), (3, "ahoy")]).await;
     }
 }
