@@ -7,7 +7,9 @@
 //! [`Session::execute`] runs one command and appends its reply to the session's output. A write leaves a handle;
 //! [`Session::flush`] waits for the last handle, which covers the earlier ones, and only then sends the output. So the
 //! writes of a pipeline become durable together, and no reply is sent before its write is durable. Output of more than
-//! [`OUTPUT_BYTES`] is flushed at once.
+//! [`OUTPUT_BYTES`] is flushed at once. A value longer than that takes memory from a budget that all connections share,
+//! until the client has read it; if the budget is spent, the command waits. A client that reads nothing for
+//! [`PATIENCE`] is disconnected, so that it does not hold up the others.
 //!
 //! # Limits
 //! Only the commands of [`COMMANDS`]; only GET of CONFIG. SET takes no options. A read may see a write of another
@@ -19,17 +21,22 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use slatedb::{Error, WriteHandle};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::OwnedSemaphorePermit;
 
+use crate::budget::Budget;
 use crate::database::Database;
 use crate::resp::{Limits, Reply};
 use crate::scans::{LIFETIME, Scans, matches};
 
-/// Most output that waits while the next command of a pipeline runs, in bytes.
-pub const OUTPUT_BYTES: usize = 1 << 20;
+/// Most output that waits while the next command of a pipeline runs, in bytes; and most keys that a step of a scan
+/// returns, but for the last.
+pub const OUTPUT_BYTES: usize = 64 << 10;
+/// Longest time in which a client reads nothing of a reply.
+pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Most keys that a step of a scan reads.
 const SCAN_COUNT_MAX: u64 = 100_000;
 /// Metrics of SlateDB that INFO shows.
@@ -74,12 +81,17 @@ pub struct Session<W> {
     /// The last write whose reply is in the output.
     unacknowledged: Option<WriteHandle>,
     scans: Scans,
+    /// Memory for long values, shared by all connections.
+    budget: Budget,
+    /// Memory taken for the value in the output.
+    taken: Option<OwnedSemaphorePermit>,
 }
 
 impl<W: AsyncWrite + Unpin> Session<W> {
-    /// Returns the session of a connection whose replies go to `writer`.
-    pub fn new(service: Arc<Service>, writer: W) -> Session<W> {
-        Session { service, writer, output: Vec::new(), unacknowledged: None, scans: Scans::default() }
+    /// Returns the session of a connection whose replies go to `writer`. Long values take their memory from `budget`.
+    pub fn new(service: Arc<Service>, writer: W, budget: Budget) -> Session<W> {
+        let (output, scans) = (Vec::new(), Scans::default());
+        Session { service, writer, output, unacknowledged: None, scans, budget, taken: None }
     }
 
     /// Runs the command whose words are `arguments`, and appends its reply to the output.
@@ -92,12 +104,12 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         let name = String::from_utf8_lossy(&name[..name.len().min(32)]).to_ascii_uppercase();
 
         match (name.as_str(), arguments) {
-            ("GET", [key]) => self.get(key).await,
+            ("GET", [key]) => self.get(key).await?,
             ("SET", [key, value]) => self.set(key, value).await,
             ("MGET", keys @ [_, ..]) => {
                 self.reply(Reply::Array(keys.len()));
                 for key in keys {
-                    self.get(key).await;
+                    self.get(key).await?;
                     self.flush_if_large().await?;
                 }
             }
@@ -122,6 +134,11 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             ("COMMAND", _) => self.reply(Reply::Array(0)),
             ("QUIT", _) => {
                 self.reply(Reply::Simple("OK"));
+                return Ok(Next::Close);
+            }
+            // Any web page may have a browser send such a request, with commands in its body.
+            ("POST" | "HOST:", _) => {
+                self.error("ERR this is no server of HTTP");
                 return Ok(Next::Close);
             }
             ("GET" | "SET" | "MGET" | "DEL" | "SCAN" | "PING", _) => {
@@ -149,13 +166,14 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         {
             self.output.clear();
             self.error(&format!("ERR writes are not durable: {error}"));
-            self.writer.write_all(&self.output).await?;
+            send(&mut self.writer, &self.output, PATIENCE).await?;
             return Err(io::Error::other(error.to_string()));
         }
 
-        self.writer.write_all(&self.output).await?;
+        send(&mut self.writer, &self.output, PATIENCE).await?;
         self.output.clear();
         self.output.shrink_to(OUTPUT_BYTES);
+        self.taken = None;
         Ok(())
     }
 
@@ -202,14 +220,40 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         refusal.is_none()
     }
 
-    async fn get(&mut self, key: &[u8]) {
+    async fn get(&mut self, key: &[u8]) -> io::Result<()> {
         if !self.check_key(key) {
-            return;
+            return Ok(());
         }
-        match self.service.database.get(key).await {
-            Ok(Some(value)) => self.reply(Reply::Bulk(&value)),
-            Ok(None) => self.reply(Reply::Null),
-            Err(error) => self.failed(&error),
+        loop {
+            let value = match self.service.database.get(key).await {
+                Ok(Some(value)) => value,
+                Ok(None) => {
+                    self.reply(Reply::Null);
+                    return Ok(());
+                }
+                Err(error) => {
+                    self.failed(&error);
+                    return Ok(());
+                }
+            };
+
+            let len_bytes = value.len();
+            if len_bytes <= OUTPUT_BYTES || self.budget.try_take(&mut self.taken, len_bytes) {
+                self.reply(Reply::Bulk(&value));
+                return Ok(());
+            }
+            if len_bytes > self.budget.total_bytes() {
+                let has_bytes = self.budget.total_bytes();
+                self.error(&format!(
+                    "OOM a value of {len_bytes} bytes: of its --memory this server has {has_bytes} for them"
+                ));
+                return Ok(());
+            }
+
+            // Other clients have not read theirs yet. The value is read again then, and may be another.
+            drop(value);
+            self.flush().await?;
+            self.taken = Some(self.budget.take(len_bytes).await?);
         }
     }
 
@@ -278,11 +322,18 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             Err(error) => return self.failed(&error),
         };
 
-        let mut keys = Vec::new();
+        let (mut keys, mut keys_count) = (Vec::new(), 0);
         let mut is_over = false;
         for _ in 0..count {
+            // COUNT bounds the keys, not their bytes.
+            if keys.len() >= OUTPUT_BYTES {
+                break;
+            }
             match scan.next().await {
-                Ok(Some((key, _))) if matches(pattern, &key) => keys.push(key),
+                Ok(Some((key, _))) if matches(pattern, &key) => {
+                    Reply::Bulk(&key).write(&mut keys);
+                    keys_count += 1;
+                }
                 Ok(Some(_)) => {}
                 Ok(None) => {
                     is_over = true;
@@ -302,10 +353,8 @@ impl<W: AsyncWrite + Unpin> Session<W> {
 
         self.reply(Reply::Array(2));
         self.reply(Reply::Bulk(cursor.to_string().as_bytes()));
-        self.reply(Reply::Array(keys.len()));
-        for key in &keys {
-            self.reply(Reply::Bulk(key));
-        }
+        self.reply(Reply::Array(keys_count));
+        self.output.append(&mut keys);
     }
 
     fn config(&mut self, patterns: &[&[u8]]) {
@@ -359,6 +408,21 @@ impl Service {
     }
 }
 
+/// Writes `bytes` to `writer`.
+///
+/// # Errors
+/// The system's error, or `TimedOut` if the client takes nothing for `patience`.
+async fn send(writer: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8], patience: Duration) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = tokio::time::timeout(patience, writer.write(bytes)).await??;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        bytes = &bytes[written..];
+    }
+    Ok(())
+}
+
 /// Parses the arguments of SCAN: the cursor, the count of keys to read, and the pattern.
 fn scan_options<'a>(cursor: &[u8], options: &[&'a [u8]]) -> Result<(u64, u64, &'a [u8]), &'static str> {
     let number = |word: &[u8]| std::str::from_utf8(word).ok().and_then(|word| word.parse::<u64>().ok());
@@ -375,4 +439,25 @@ fn scan_options<'a>(cursor: &[u8], options: &[&'a [u8]]) -> Result<(u64, u64, &'
         }
     }
     Ok((cursor, count, pattern))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_reads_nothing_is_given_up() {
+        let (mut server, mut client) = tokio::io::duplex(10);
+        let failed = send(&mut server, &[7; 100], Duration::from_millis(1)).await.unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+        client.read_exact(&mut [0; 10]).await.unwrap();
+
+        let reader = tokio::spawn(async move { client.read_exact(&mut [0; 100]).await.map(|_| ()) });
+        send(&mut server, &[7; 100], PATIENCE).await.unwrap();
+        reader.await.unwrap().unwrap();
+    }
 }

@@ -119,8 +119,10 @@ pub struct MemoryPlan {
     pub unflushed_bytes: u64,
     /// A memory table, which is flushed to a file: a quarter of `unflushed_bytes`.
     pub memtable_bytes: u64,
-    /// Requests of clients that exceed a connection's own buffer: an eighth.
+    /// Requests of clients that exceed a connection's own buffer: a sixteenth.
     pub requests_bytes: u64,
+    /// Replies that exceed it: a sixteenth.
+    pub replies_bytes: u64,
 }
 
 impl MemoryPlan {
@@ -134,7 +136,8 @@ impl MemoryPlan {
             meta_cache_bytes: memory_bytes / 8,
             unflushed_bytes,
             memtable_bytes: unflushed_bytes / 4,
-            requests_bytes: memory_bytes / 8,
+            requests_bytes: memory_bytes / 16,
+            replies_bytes: memory_bytes / 16,
         }
     }
 }

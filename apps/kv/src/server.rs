@@ -6,7 +6,7 @@
 //! # How it works
 //! Each connection is a task with a buffer. Its whole requests run in order, then their replies are sent together. A
 //! request longer than [`BUFFER_BYTES`] takes the rest of its memory from a budget that all connections share; if the
-//! budget is spent, the client gets an error. When the server stops, a connection ends after the requests that it has
+//! budget is spent, the client gets an error. Long replies have a budget of their own. When the server stops, a connection ends after the requests that it has
 //! read.
 //!
 //! # Limits
@@ -26,13 +26,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::budget::Budget;
 use crate::command::{Next, Service, Session};
 use crate::resp::{Parsed, parse};
 
 /// Buffer that each connection has apart from the shared budget, in bytes.
 pub const BUFFER_BYTES: usize = 64 << 10;
-/// Unit of the shared budget, in bytes.
-const BUDGET_UNIT_BYTES: usize = 1 << 10;
 /// Time that connections have for their last replies after the server was stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that a client has to read the last reply before the connection is closed.
@@ -42,8 +41,8 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// Serves connections until `stop` is true, then waits a bounded time until the open ones end.
 pub async fn serve_connections(listener: TcpListener, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
-    let budget = service.database.memory().requests_bytes as usize / BUDGET_UNIT_BYTES;
-    let budget = Arc::new(Semaphore::new(budget.min(Semaphore::MAX_PERMITS)));
+    let memory = *service.database.memory();
+    let budgets = (Budget::new(memory.requests_bytes), Budget::new(memory.replies_bytes));
     let places = Arc::new(Semaphore::new(service.connections_max));
 
     let mut connections = JoinSet::new();
@@ -61,11 +60,11 @@ pub async fn serve_connections(listener: TcpListener, service: Arc<Service>, mut
 
         match Arc::clone(&places).try_acquire_owned() {
             Ok(place) => {
-                let (service, budget, stop) = (Arc::clone(&service), Arc::clone(&budget), stop.clone());
+                let (service, budgets, stop) = (Arc::clone(&service), budgets.clone(), stop.clone());
                 connections.spawn(async move {
                     service.connections.fetch_add(1, Ordering::Relaxed);
                     // A failed connection concerns only its client.
-                    let _ = Connection::new(stream, Arc::clone(&service), budget).serve(stop).await;
+                    let _ = Connection::new(stream, Arc::clone(&service), budgets).serve(stop).await;
                     service.connections.fetch_sub(1, Ordering::Relaxed);
                     drop(place);
                 });
@@ -95,17 +94,18 @@ struct Connection {
     session: Session<tokio::net::tcp::OwnedWriteHalf>,
     service: Arc<Service>,
     buffer: Vec<u8>,
-    budget: Arc<Semaphore>,
+    /// Memory for long requests, shared by all connections.
+    budget: Budget,
     /// Memory taken from the shared budget.
     taken: Option<OwnedSemaphorePermit>,
 }
 
 impl Connection {
-    fn new(stream: TcpStream, service: Arc<Service>, budget: Arc<Semaphore>) -> Connection {
+    fn new(stream: TcpStream, service: Arc<Service>, (budget, replies): (Budget, Budget)) -> Connection {
         // Replies are sent whole, so Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         let (reader, writer) = stream.into_split();
-        let session = Session::new(Arc::clone(&service), writer);
+        let session = Session::new(Arc::clone(&service), writer, replies);
         Connection { reader, session, service, buffer: Vec::new(), budget, taken: None }
     }
 
@@ -176,20 +176,20 @@ impl Connection {
             return Ok(true);
         }
 
-        let units = (least_bytes.max(self.buffer.len() + 1) - BUFFER_BYTES).div_ceil(BUDGET_UNIT_BYTES);
-        let missing = units.saturating_sub(self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
-
-        let permit = Arc::clone(&self.budget).try_acquire_many_owned(u32::try_from(missing).unwrap_or(u32::MAX));
-        let Ok(permit) = permit else {
-            self.session
-                .error("OOM too many large requests at once: repeat it later, or give the server more --memory");
+        let long_bytes = least_bytes.max(self.buffer.len() + 1) - BUFFER_BYTES;
+        if !self.budget.try_take(&mut self.taken, long_bytes) {
+            let has_bytes = self.budget.total_bytes();
+            if long_bytes > has_bytes {
+                let message = format!(
+                    "OOM a request of {least_bytes} bytes: of its --memory this server has {has_bytes} for them"
+                );
+                self.session.error(&message);
+            } else {
+                self.session
+                    .error("OOM too many large requests at once: repeat it later, or give the server more --memory");
+            }
             self.session.flush().await?;
             return Ok(false);
-        };
-
-        match &mut self.taken {
-            Some(taken) => taken.merge(permit),
-            taken => *taken = Some(permit),
         }
 
         self.buffer.reserve_exact(least_bytes.saturating_sub(self.buffer.len()).max(1));

@@ -172,3 +172,76 @@ fn connections_and_memory_are_bounded() {
     std::io::Read::read_to_string(&mut first, &mut answer).unwrap();
     assert!(answer.starts_with("-OOM "), "{answer}");
 }
+
+#[test]
+fn a_step_of_a_scan_is_bounded_by_the_bytes_of_its_keys() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    let keys: Vec<String> = (0..100).map(|number| format!("{number:04}").repeat(1024)).collect();
+    let mut asked = Vec::new();
+    keys.iter().for_each(|key| asked.extend(request(&[b"SET", key.as_bytes(), b"x"])));
+    // 400 KiB of keys.
+    asked.extend(request(&[b"SCAN", b"0", b"COUNT", b"1000"]));
+    (1..100).for_each(|cursor: u32| asked.extend(request(&[b"SCAN", cursor.to_string().as_bytes()])));
+    let answer = String::from_utf8(server.exchange(&asked)).unwrap();
+    let found: Vec<&str> = answer.lines().filter(|line| line.len() == 4096).collect();
+    assert!(found == keys, "{} keys", found.len());
+    let first_step = answer.lines().skip_while(|line| *line != "*2").nth(3).unwrap();
+    assert_eq!(first_step, "*16", "64 KiB");
+}
+
+#[test]
+fn what_clients_do_not_read_takes_little_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    // Without the controllers, writes are not delayed.
+    let server = Server::start(directory.path(), &["--static-shares"]);
+    let (value, number_of_keys) = (vec![b'v'; 256 << 10], 160);
+    let mut writer = server.connect();
+    for number in 0..number_of_keys {
+        std::io::Write::write_all(&mut writer, &request(&[b"SET", number.to_string().as_bytes(), &value])).unwrap();
+        let mut answer = [0; 5];
+        std::io::Read::read_exact(&mut writer, &mut answer).unwrap();
+        assert_eq!(&answer, b"+OK\r\n");
+    }
+
+    // The caches fill.
+    for number in 0..number_of_keys {
+        assert!(server.exchange(&request(&[b"GET", number.to_string().as_bytes()])).len() > value.len());
+    }
+    let before = server.peak_bytes(true);
+    let ask = |number: u32| request(&[b"GET", (number % number_of_keys).to_string().as_bytes()]);
+    let asked = |from: u32| (0..64).flat_map(|number| ask(from + number)).collect::<Vec<u8>>();
+    let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        std::io::Write::write_all(client, &asked(3 * number as u32)).unwrap();
+    }
+    // Until the server has no room for further replies.
+    let commands = || {
+        let info = server.typed("INFO");
+        let count = info.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
+        count.unwrap().parse::<u64>().unwrap()
+    };
+    let mut last = 0;
+    // INFO is a command too.
+    while commands() > last + 1 {
+        last = commands();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    }
+    let more = server.peak_bytes(false).saturating_sub(before);
+    assert!(more < 30 << 20, "40 clients that read nothing took {} MiB", more >> 20);
+    // Others are served, and get long values too once those clients are gone.
+    assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
+    drop(clients);
+    assert!(server.exchange(&ask(0)).len() > value.len());
+}
+
+#[test]
+fn a_request_from_a_browser_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    for request in ["POST / HTTP/1.1\r\n", "PUT / HTTP/1.1\r\nHost: localhost\r\n"] {
+        let answer = server.typed(&format!("{request}\r\nSET ship ahoy"));
+        assert!(!answer.contains("+OK"), "{answer}");
+    }
+    assert_eq!(server.typed("GET ship"), "$-1\r\n");
+}
