@@ -29,6 +29,7 @@ use crate::controllers::Controllers;
 use crate::database::{Database, DatabaseOptions, MEMORY_MIN_BYTES};
 use crate::engine::DiskModel;
 use crate::failure::Failure;
+use crate::open_files;
 use crate::resp::Limits;
 use crate::server::serve_connections;
 
@@ -123,6 +124,15 @@ impl ServeArguments {
 /// # Errors
 /// See [`Failure`].
 pub async fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
+    let (needed, limit) = (open_files::needed(arguments.max_connections), open_files::raise_limit());
+    if limit < needed {
+        return Err(Failure::Machine(format!(
+            "--max-connections {} needs up to {needed} open files, and the limit is {limit}: raise it (ulimit -Hn), or allow \
+             fewer connections",
+            arguments.max_connections
+        )));
+    }
+
     let failed = |error: std::io::Error| Failure::machine("cannot wait for signals", error);
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Server, request};
+use common::{Server, command, limited, refusal, request};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -244,4 +244,21 @@ fn a_request_from_a_browser_changes_nothing() {
         assert!(!answer.contains("+OK"), "{answer}");
     }
     assert_eq!(server.typed("GET ship"), "$-1\r\n");
+}
+
+#[test]
+fn connections_are_more_than_the_usual_limit_of_open_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--max-connections", "200"];
+    let server = Server::start_command(limited("-S -n 64", &command(directory.path(), &flags)));
+    let mut streams: Vec<_> = (0..150).map(|_| server.connect()).collect();
+    for stream in &mut streams {
+        std::io::Write::write_all(stream, b"PING\r\n").unwrap();
+        let mut answer = [0; 7];
+        std::io::Read::read_exact(stream, &mut answer).unwrap();
+    }
+    assert!(server.stop().success());
+
+    let (code, said) = refusal(limited("-n 600", &command(directory.path(), &flags)));
+    assert!(code == Some(3) && said.contains("--max-connections 200 needs up to 656 open files"), "{code:?} {said}");
 }
