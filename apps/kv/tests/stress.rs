@@ -53,7 +53,10 @@ fn failures_have_their_codes() {
     assert_eq!(stress(&server, "scan n=10").status.code(), Some(2));
     let address = server.address.to_string();
     assert!(server.stop().success());
+    let log = directory.path().join("latencies.hlog");
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll-kv"));
-    let nobody = command.args(["stress", "read", "n=1", "-node", &address]).output().unwrap();
+    command.args(["stress", "read", "n=1", "-node", &address, "-log"]).arg(format!("hdrfile={}", log.display()));
+    let nobody = command.output().unwrap();
     assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
+    assert!(!log.exists(), "the next attempt may make it");
 }

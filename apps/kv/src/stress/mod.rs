@@ -48,7 +48,12 @@ pub fn stress(words: &[String]) -> Result<(), Failure> {
         .collect();
     let mut jobs: Vec<(Kind, Part, Vec<Second>)> = kinds.iter().map(|kind| (*kind, Part::new(), Vec::new())).collect();
 
-    let mut load = Load::start(plan.clone())?;
+    let started = Load::start(plan.clone());
+    if let (Err(_), Some(path)) = (&started, &plan.hdr_file) {
+        // An empty file would refuse the next attempt. What cannot be removed is refused by name then.
+        let _ = std::fs::remove_file(path);
+    }
+    let mut load = started?;
     eprintln!("{COLUMNS}");
 
     let mut at = Duration::ZERO;
@@ -68,7 +73,7 @@ pub fn stress(words: &[String]) -> Result<(), Failure> {
             seconds.push(Second { length, operations, bytes: part.bytes, mean_ns: part.mean_ns() });
             eprintln!("{}", line(*kind, sum.latencies.len(), part, length, now));
             if let Some(log) = &mut log {
-                log.add(at, length, *kind, part);
+                log.add(at, length, *kind, part)?;
             }
         }
 
@@ -86,10 +91,6 @@ pub fn stress(words: &[String]) -> Result<(), Failure> {
         for (kind, sum, _) in &jobs {
             println!("{}", line(*kind, sum.latencies.len(), sum, at, at));
         }
-    }
-
-    if let Some(log) = log {
-        log.write()?;
     }
 
     match jobs.iter().map(|(_, sum, _)| sum.errors).sum() {

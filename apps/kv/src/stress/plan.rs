@@ -15,6 +15,7 @@
 //! `stress read duration=10s -pop 'dist=gaussian(1..1000000,500000,1000)' -rate threads=50 fixed=2000/s`
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,6 +28,10 @@ use crate::failure::Failure;
 const THREADS_MAX: u32 = 10_000;
 /// Longest value of a client.
 const VALUE_MAX_BYTES: u64 = 64 << 20;
+/// Operations per second of a fixed rate: from one in 1000 seconds to more than any client sends.
+const RATES_PER_S: RangeInclusive<f64> = 0.001..=1e9;
+/// The options, each followed by its parameters.
+const OPTIONS: [&str; 7] = ["-pop", "-rate", "-col", "-node", "-log", "--format", "--seed"];
 
 /// The load of a client.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,13 +102,24 @@ fn read(words: &[String]) -> Result<Plan, String> {
         seed: 1,
     };
 
-    let mut option = command.as_str();
+    let (mut option, mut is_set) = (command.as_str(), true);
+    let without = |option: &str| format!("`{option}` is followed by nothing");
     for word in words {
         if word.starts_with('-') {
-            option = word;
+            if !OPTIONS.contains(&word.as_str()) {
+                return Err(format!("`{word}` is none of {}", OPTIONS.join(", ")));
+            }
+            if !is_set {
+                return Err(without(option));
+            }
+            (option, is_set) = (word, false);
         } else {
             plan.set(option, word)?;
+            is_set = true;
         }
+    }
+    if !is_set {
+        return Err(without(option));
     }
     if plan.duration.is_none() && plan.operations.is_none() {
         return Err("for how long? give duration=10s or n=100000".to_owned());
@@ -133,8 +149,9 @@ impl Plan {
             }
             ("-rate", "fixed") => {
                 let rate = value.strip_suffix("/s").unwrap_or(value).parse().ok();
-                let rate = rate.filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
-                self.rate_per_s = Some(rate.ok_or_else(|| wrong("operations per second, such as fixed=2000/s"))?);
+                let rate = rate.filter(|rate| RATES_PER_S.contains(rate));
+                self.rate_per_s =
+                    Some(rate.ok_or_else(|| wrong("0.001 to 1e9 operations per second, such as fixed=2000/s"))?);
             }
             ("-col", "size") => {
                 self.value_bytes = size_of(value).ok_or_else(|| wrong("size=1KiB or size=uniform(A..B)"))?
@@ -227,7 +244,13 @@ mod tests {
             ("read n=1 -rate fixed=fast", "`-rate fixed=fast`"),
             ("read n=1 -pop zipf", "`zipf`"),
             ("read n=1 -col size=1TB", "`-col size=1TB`"),
-            ("read n=1 -mode native", "`-mode native`"),
+            ("read n=1 -mode native", "`-mode` is none of -pop,"),
+            ("read n=1 --format=json", "`--format=json` is none of"),
+            ("read n=1 --seed -5", "`-5` is none of"),
+            ("read n=1 -rate -pop seq=1..9", "`-rate` is followed by nothing"),
+            ("read n=1 -pop", "`-pop` is followed by nothing"),
+            ("read n=1 -rate fixed=1e-20", "`-rate fixed=1e-20`"),
+            ("read n=1 -rate fixed=NaN", "`-rate fixed=NaN`"),
             ("mixed n=1 ratio(read=0,write=0)", "ratio("),
             ("read n=1 -node localhost", "`-node localhost`"),
         ];

@@ -63,7 +63,7 @@ impl Population {
                 let (low, high) = (first as f64, last as f64);
                 let mut drawn = mean;
                 for _ in 0..DRAWS_MAX {
-                    drawn = mean + deviation * normal(random);
+                    drawn = (mean + deviation * normal(random)).round();
                     if (low..=high).contains(&drawn) {
                         break;
                     }
@@ -141,11 +141,18 @@ mod tests {
     #[test]
     fn numbers_stay_in_their_range() {
         let mut random = StdRng::seed_from_u64(1);
-        for text in ["dist=uniform(5..9)", "dist=gaussian(5..9,7,100)", "dist=gaussian(5..9,1000,1)", "seq=5..9"] {
+        for text in [
+            "dist=uniform(5..9)",
+            "dist=gaussian(5..9,7,1)",
+            "dist=gaussian(5..9,7,100)",
+            "dist=gaussian(5..9,1000,1)",
+            "seq=5..9",
+        ] {
             let population: Population = text.parse().unwrap();
             let numbers: Vec<u64> = (0..1000).map(|at| population.number(at, &mut random)).collect();
             assert!(numbers.iter().all(|number| (5..=9).contains(number)), "{text}");
             assert_eq!(numbers.contains(&5), !text.contains("1000"), "{text}");
+            assert!(numbers.contains(&9), "{text}");
         }
     }
 

@@ -15,12 +15,12 @@
 //! `read, 20000, 2000, 1.2, 0.9, 2.1, 4.8, 9.9, 12.0, 10.0, 0, 0`
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use hdrhistogram::serialization::V2Serializer;
-use hdrhistogram::serialization::interval_log::{IntervalLogWriter, IntervalLogWriterBuilder, Tag};
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use serde_json::{Value, json};
 
 use super::plan::Plan;
@@ -101,10 +101,10 @@ fn interval(second: &Second) -> Value {
     })
 }
 
-/// Seconds of histograms, in HdrHistogram's format.
+/// A log of histograms, in HdrHistogram's format. Each is written when its second has ended.
 pub struct HdrLog {
-    parts: Vec<(Duration, Duration, Kind, Part)>,
-    file: File,
+    out: BufWriter<File>,
+    serializer: V2Serializer,
 }
 
 impl HdrLog {
@@ -113,35 +113,29 @@ impl HdrLog {
     /// # Errors
     /// The file exists, or cannot be created.
     pub fn create(path: &Path) -> Result<HdrLog, Failure> {
-        let file = File::create_new(path);
-        let file = file.map_err(|error| Failure::Input(format!("cannot make {}: {error}", path.display())))?;
-        Ok(HdrLog { parts: Vec::new(), file })
+        let failed = |error| Failure::Input(format!("cannot make {}: {error}", path.display()));
+        let mut log =
+            HdrLog { out: BufWriter::new(File::create_new(path).map_err(failed)?), serializer: V2Serializer::new() };
+        let mut builder = IntervalLogWriterBuilder::new();
+        builder.add_comment("plimsoll-kv stress: latencies in nanoseconds");
+        builder.begin_log_with(&mut log.out, &mut log.serializer).map_err(failed)?;
+        Ok(log)
     }
 
     /// Adds `part`, which began at `at` after the load's start.
-    pub fn add(&mut self, at: Duration, length: Duration, kind: Kind, part: &Part) {
-        if !part.latencies.is_empty() {
-            self.parts.push((at, length, kind, part.clone()));
-        }
-    }
-
-    /// Writes the file.
     ///
     /// # Errors
     /// The system's error.
-    pub fn write(self) -> Result<(), Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::machine("cannot write the log of histograms", error);
-        let (mut serializer, mut out) = (V2Serializer::new(), BufWriter::new(self.file));
-
-        let mut builder = IntervalLogWriterBuilder::new();
-        builder.add_comment("plimsoll-kv stress: latencies in nanoseconds");
-        let begun = builder.begin_log_with(&mut out, &mut serializer);
-        let mut log: IntervalLogWriter<'_, '_, _, _> = begun.map_err(|error| failed(&error))?;
-
-        for (at, length, kind, part) in &self.parts {
-            let written = log.write_histogram(&part.latencies, *at, *length, Tag::new(kind.name()));
-            written.map_err(|error| failed(&format_args!("{error:?}")))?;
+    pub fn add(&mut self, at: Duration, length: Duration, kind: Kind, part: &Part) -> Result<(), Failure> {
+        if part.latencies.is_empty() {
+            return Ok(());
         }
-        std::io::Write::flush(&mut out).map_err(|error| failed(&error))
+        let failed = |error: &dyn std::fmt::Display| Failure::machine("cannot write the log of histograms", error);
+        // A writer without comments begins with nothing.
+        let builder = IntervalLogWriterBuilder::new();
+        let mut writer = builder.begin_log_with(&mut self.out, &mut self.serializer).map_err(|error| failed(&error))?;
+        let written = writer.write_histogram(&part.latencies, at, length, Tag::new(kind.name()));
+        written.map_err(|error| failed(&format_args!("{error:?}")))?;
+        self.out.flush().map_err(|error| failed(&error))
     }
 }

@@ -16,7 +16,7 @@
 //! `Load::start(plan)?`, then `tally().take()` each second until `is_over()`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,7 @@ use super::plan::Plan;
 use super::population::key;
 use super::tally::{End, Kind, Tally};
 use crate::failure::Failure;
+use crate::open_files::raise_limit;
 use crate::resp::Answer;
 
 /// Pause before a thread reconnects.
@@ -45,7 +46,6 @@ struct Shared {
     plan: Plan,
     started: Instant,
     next: AtomicU64,
-    running: AtomicUsize,
     is_stopped: AtomicBool,
     tally: Tally,
     /// Incompressible bytes. Each value is a slice of them.
@@ -58,6 +58,8 @@ impl Load {
     /// # Errors
     /// The server cannot be reached, or the system refuses threads.
     pub fn start(plan: Plan) -> Result<Load, Failure> {
+        // If the limit stays too low, connecting fails, and says so.
+        raise_limit();
         let threads = plan.threads as usize;
         let connect = || {
             Client::connect(plan.server).map_err(|error| {
@@ -72,7 +74,6 @@ impl Load {
             plan,
             started: Instant::now(),
             next: AtomicU64::new(0),
-            running: AtomicUsize::new(threads),
             is_stopped: AtomicBool::new(false),
             tally: Tally::default(),
             content,
@@ -82,10 +83,7 @@ impl Load {
         for (number, client) in clients.into_iter().enumerate() {
             let shared = Arc::clone(&load.shared);
             let name = format!("kv-stress-{number}");
-            let body = move || {
-                shared.work(number as u64, client);
-                shared.running.fetch_sub(1, Ordering::Relaxed);
-            };
+            let body = move || shared.work(number as u64, client);
             let thread = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(body);
             load.threads.push(thread.map_err(|error| Failure::machine("cannot start a thread", error))?);
         }
@@ -107,7 +105,7 @@ impl Load {
     /// Returns whether all threads have ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.shared.running.load(Ordering::Relaxed) == 0
+        self.threads.iter().all(JoinHandle::is_finished)
     }
 
     /// Stops the load. Operations in flight still complete.
@@ -132,7 +130,8 @@ impl Drop for Load {
 }
 
 impl Shared {
-    fn work(&self, number: u64, mut client: Client) {
+    fn work(&self, number: u64, client: Client) {
+        let mut client = Some(client);
         let mut random = StdRng::seed_from_u64(self.plan.seed.wrapping_mul(0x1_0000_0001).wrapping_add(number));
         while let Some((operation, intended)) = self.next_operation() {
             if let Some(early) = intended.checked_duration_since(Instant::now()) {
@@ -147,9 +146,10 @@ impl Shared {
                 Kind::Write => self.value(&mut random),
             };
 
-            let answer = match kind {
-                Kind::Read => client.ask(&[b"GET", &key]),
-                Kind::Write => client.ask(&[b"SET", &key, value]),
+            let answer = match (&mut client, kind) {
+                (None, _) => Err(std::io::ErrorKind::NotConnected.into()),
+                (Some(client), Kind::Read) => client.ask(&[b"GET", &key]),
+                (Some(client), Kind::Write) => client.ask(&[b"SET", &key, value]),
             };
             let end = match &answer {
                 Ok(Answer::Value(true)) => End::Done,
@@ -161,11 +161,9 @@ impl Shared {
 
             if answer.is_err() {
                 std::thread::sleep(RETRY);
-                match Client::connect(self.plan.server) {
-                    Ok(again) => client = again,
-                    // The old connection fails at once, which counts as an error.
-                    Err(_) => continue,
-                }
+                // The old connection may still get the reply, which would be taken for the next one. Without a new
+                // connection the next operation is an error.
+                client = Client::connect(self.plan.server).ok();
             }
         }
     }
