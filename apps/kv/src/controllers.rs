@@ -9,7 +9,8 @@
 //! divided by its limit, and the bytes that compaction still has to write divided by the memory budget. The first curve
 //! ends one memory table earlier, because SlateDB frees memory a table at a time. A level 0 that is more than half full
 //! also counts as a backlog of compaction: a full one stops flushes, however few bytes it has. Each write is delayed by
-//! the cube of the fullness of memory or of level 0, whichever is fuller.
+//! the cube of the fullness of memory or of level 0, whichever is fuller; level 0 counts once it has files enough to be
+//! compacted.
 //!
 //! # Limits
 //! A running compaction counts as not begun, because SlateDB does not report its progress.
@@ -32,6 +33,9 @@ use crate::database::{Database, L0_FILES_MAX};
 pub const INTERVAL: Duration = Duration::from_millis(50);
 /// Least time between two changes of compaction's shares, in nanoseconds. The value is ScyllaDB's.
 const COMPACTION_INTERVAL_NS: u64 = 250_000_000;
+/// Fewest files of level 0 that SlateDB compacts (`min_compaction_sources`). Fewer stay there, however long nothing is
+/// written.
+const L0_COMPACTED_MIN: usize = 4;
 /// Longest delay of a write, in nanoseconds. With 100 ms, 32 writers of 16 KiB still sent 5 MB/s into a full level 0.
 const DELAY_MAX_NS: u64 = 300_000_000;
 
@@ -61,6 +65,13 @@ impl Backlog {
             compaction: size_tiered_bytes(&files) / memory.total_bytes as f64,
             level_0: manifest.l0().len() as f64 / L0_FILES_MAX as f64,
         }
+    }
+
+    /// Returns the fullness by which writes are delayed. Files that no compaction takes away delay none.
+    #[must_use]
+    pub fn fullness(&self) -> f64 {
+        let least = L0_COMPACTED_MIN as f64 / L0_FILES_MAX as f64;
+        self.memory.max(if self.level_0 < least { 0.0 } else { self.level_0 })
     }
 }
 
@@ -101,8 +112,7 @@ impl Controllers {
             }
         }
 
-        let fullness = backlog.memory.max(backlog.level_0);
-        database.set_write_delay(Duration::from_nanos(ingestion_delay_ns(fullness, DELAY_MAX_NS)));
+        database.set_write_delay(Duration::from_nanos(ingestion_delay_ns(backlog.fullness(), DELAY_MAX_NS)));
     }
 
     /// Runs a step every [`INTERVAL`] until `stop` is true.
@@ -114,5 +124,17 @@ impl Controllers {
                 _ = stop.wait_for(|is_over| *is_over) => return,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_stay_in_level_0_delay_no_write() {
+        let fullness = |memory, files: f64| Backlog { memory, compaction: 0.0, level_0: files / 16.0 }.fullness();
+        assert_eq!((fullness(0.0, 0.0), fullness(0.0, 3.0), fullness(0.0, 4.0)), (0.0, 0.0, 0.25));
+        assert_eq!((fullness(0.1, 3.0), fullness(0.3, 4.0), fullness(0.3, 8.0)), (0.1, 0.3, 0.5));
     }
 }
