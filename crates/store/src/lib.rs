@@ -16,8 +16,8 @@
 //!   and its directory is synced. If the program dies at any time, an object exists wholly or not at all.
 //! * **Uploads** in parts do the same. Parts may have any length: bytes that do not fill a block are written with the
 //!   next part.
-//! * **The rest** (list, head, delete, copy, rename) is `LocalFileSystem`'s, synced. Each store reads the objects of
-//!   the other.
+//! * **The rest** (list, head, delete, rename) is `LocalFileSystem`'s, synced. A copy is another name of the file, as
+//!   there. Each store reads the objects of the other.
 //!
 //! Temporary files are called `.plimsoll-store#` and a number, which `LocalFileSystem` hides from lists too. The writer
 //! of such a file holds a lock (`flock`) on it. [`ScheduledStore::open`] removes those that are not locked, which a

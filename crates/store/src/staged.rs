@@ -109,6 +109,45 @@ impl Drop for Staged {
     }
 }
 
+/// Makes `to` another name of the file `from`, durably. It replaces what was there.
+pub(crate) fn link(from: &Path, to: &Path) -> io::Result<()> {
+    let directory = to.parent().unwrap_or(to);
+    let mut failed = None;
+    for _ in 0..ATTEMPTS {
+        let staged = directory.join(next_name());
+        match std::fs::hard_link(from, &staged) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound && from.symlink_metadata().is_ok() => {
+                create_directories(directory)?;
+                failed = Some(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
+
+        let renamed = std::fs::rename(&staged, to);
+        // `rename` leaves the staged name if `to` was a name of the same file already. Otherwise there is none.
+        let _ = std::fs::remove_file(&staged);
+        match renamed {
+            Ok(()) => return sync_directory(directory),
+            // A store that was just opened has taken the name for a leftover.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => failed = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(failed.unwrap_or_else(|| io::Error::other("others keep removing names as soon as they are made")))
+}
+
+/// Removes `from`, durably, if it is another name of the file `to`.
+pub(crate) fn remove_other_name(from: &Path, to: &Path) -> io::Result<()> {
+    let inode = |path: &Path| path.symlink_metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+    if from == to || inode(from).is_none() || inode(from) != inode(to) {
+        return Ok(());
+    }
+    std::fs::remove_file(from)?;
+    sync_directory(from.parent().unwrap_or(from))
+}
+
 /// Returns a name that no other call of this process returns. If another process uses it, `create_new` fails.
 fn next_name() -> String {
     static LAST: AtomicU64 = AtomicU64::new(0);

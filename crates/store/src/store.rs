@@ -13,16 +13,16 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
-    Attributes, CopyOptions, Error, Extensions, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
-    MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
-    RenameOptions, Result, coalesce_ranges,
+    Attributes, CopyMode, CopyOptions, Error, Extensions, GetOptions, GetRange, GetResult, GetResultPayload,
+    ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, RenameOptions, RenameTargetMode, Result, coalesce_ranges,
 };
 use plimsoll::backend::error_number;
 use plimsoll::{Class, Handle, OpenOptions};
 
 use crate::failure::{NAME, blocking, failure, generic};
 use crate::read::{Object, read_parts, read_range};
-use crate::staged::{Existing, Staged, remove_leftovers};
+use crate::staged::{Existing, Staged, link, remove_leftovers, remove_other_name};
 use crate::upload::Upload;
 use crate::write::Writer;
 
@@ -234,11 +234,27 @@ impl ObjectStore for ScheduledStore {
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.local.copy_opts(from, to, options).await
+        match options.mode {
+            CopyMode::Create => self.local.copy_opts(from, to, options).await,
+            // LocalFileSystem leaves a hidden name behind if `to` is a copy of `from` already, or if the program dies.
+            CopyMode::Overwrite => {
+                let (from, to) = (self.local.path_to_filesystem(from)?, self.local.path_to_filesystem(to)?);
+                let path = from.clone();
+                blocking(move || link(&from, &to)).await.map_err(|error| failure(&path, &error))
+            }
+        }
     }
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
-        self.local.rename_opts(from, to, options).await
+        let is_replaced = options.target_mode == RenameTargetMode::Overwrite;
+        self.local.rename_opts(from, to, options).await?;
+        if !is_replaced {
+            return Ok(());
+        }
+        // `rename(2)` does nothing if `to` is a copy of `from`, which is another name of the same file.
+        let (from, to) = (self.local.path_to_filesystem(from)?, self.local.path_to_filesystem(to)?);
+        let path = from.clone();
+        blocking(move || remove_other_name(&from, &to)).await.map_err(|error| failure(&path, &error))
     }
 }
 

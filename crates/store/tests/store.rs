@@ -216,6 +216,38 @@ async fn either_store_reads_lists_and_replaces_what_the_other_wrote() {
 }
 
 #[tokio::test]
+async fn a_copy_may_be_repeated_and_renamed() {
+    let world = World::new(1).await;
+    let (a, b) = (Path::from("a"), Path::from("x/b"));
+    let names = || {
+        let of = |directory: std::path::PathBuf| std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+        let entries = of(world.path().to_owned()).chain(of(world.path().join("x")));
+        let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+        let mut names: Vec<String> = files.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    world.store.put(&a, "ahoy".into()).await.unwrap();
+    for to in [&b, &b, &a] {
+        world.store.copy(&a, to).await.unwrap();
+        assert_eq!(world.store.get(to).await.unwrap().bytes().await.unwrap(), "ahoy");
+    }
+    assert_eq!(names(), ["a", "b"], "no hidden names");
+
+    // A copy is an object of its own.
+    world.store.put(&a, "changed".into()).await.unwrap();
+    assert_eq!(world.store.get(&b).await.unwrap().bytes().await.unwrap(), "ahoy");
+    world.store.copy(&a, &b).await.unwrap();
+    assert_eq!(world.store.get(&b).await.unwrap().bytes().await.unwrap(), "changed");
+
+    world.store.rename(&a, &a).await.unwrap();
+    world.store.rename(&a, &b).await.unwrap();
+    assert_eq!(names(), ["b"]);
+    assert_eq!(world.store.get(&b).await.unwrap().bytes().await.unwrap(), "changed");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_rule_gives_each_operation_its_class() {
     let world = World::new(1).await;
     let classes: Vec<Class> =
