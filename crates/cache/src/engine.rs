@@ -173,7 +173,7 @@ impl Engine {
         Ok(Engine {
             hash_seed: cipher.as_ref().map_or(identity.key_seed, |cipher| cipher.hash_seed(identity.key_seed)),
             cipher,
-            index: Index::new(0, config.ghost_pct),
+            index: Index::new(0, config.ghost_pct, identity.geometry.sector_bytes),
             alloc: Mutex::new(Allocator::new(identity.geometry, config.placement, config.seed)),
             places: RwLock::default(),
             disks: RwLock::default(),

@@ -166,7 +166,7 @@ impl Engine {
             return 0;
         }
         let part = (has - limit) as f64 / has as f64;
-        (self.index.block_bytes() as f64 * part) as u64
+        (self.index.space_bytes() as f64 * part) as u64
     }
 
     /// Evicts those of the next entries that match `is_out`. Returns the bytes freed.

@@ -31,7 +31,7 @@
 //!
 //! # Example
 //! ```text
-//! let index = Index::new(1 << 30, 100.0);
+//! let index = Index::new(1 << 30, 100.0, 4096);
 //! let token = index.begin_insert(&hash);
 //! // ... the block is written to `extent` ...
 //! index.finish_insert(&hash, token, extent, checksum, |displaced, entry| log.push(...));
@@ -187,7 +187,8 @@ fn share_bytes(bytes: u64, share: f64) -> u64 {
 
 impl Index {
     /// Returns an empty index for a cache of `capacity_bytes`, with ghosts for `ghost_pct` percent of it (0 to 400).
-    pub(crate) fn new(capacity_bytes: u64, ghost_pct: f64) -> Index {
+    /// Blocks take whole sectors of `sector_bytes`.
+    pub(crate) fn new(capacity_bytes: u64, ghost_pct: f64, sector_bytes: u32) -> Index {
         let shard = |_| {
             Mutex::new(Shard {
                 table: Table::new(),
@@ -198,7 +199,7 @@ impl Index {
             })
         };
         let ghost_share = ghost_pct / 100.0;
-        let recency = Recency::new(capacity_bytes, share_bytes(capacity_bytes, ghost_share));
+        let recency = Recency::new(capacity_bytes, share_bytes(capacity_bytes, ghost_share), sector_bytes);
         Index { shards: (0..INDEX_SHARDS).map(shard).collect(), recency, ghost_share }
     }
 
@@ -327,6 +328,8 @@ impl Index {
         }
         shard.in_flight.remove(&rest);
 
+        // An entry has at least 1 byte, and an object may have none.
+        let len_bytes = len_bytes.max(1);
         let ghost = Entry { extent: ghost_of(len_bytes), checksum: 0, tick: short(now) };
         self.put(&mut shard, now, &rest, &ghost);
         self.forget_some(&mut shard, now, &rest);
@@ -445,8 +448,8 @@ impl Index {
         self.now_tick().wrapping_sub(entry.tick)
     }
 
-    /// Returns the largest age, in ticks, such that blocks of at least that age hold at least `bytes`. Returns 0 if all
-    /// blocks together hold less, and `u16::MAX` for 0 bytes.
+    /// Returns the largest age, in ticks, such that blocks of at least that age take at least `bytes`. Returns 0 if all
+    /// blocks together take less, and `u16::MAX` for 0 bytes.
     ///
     /// Exact up to an age of 1023. Older blocks are known in groups of 128 ticks, and the age is that of a group's
     /// youngest block. So a caller that wants no more than `bytes` stops when it has them.
@@ -547,8 +550,13 @@ impl Index {
         self.recency.blocks.entries.load(Relaxed)
     }
 
-    /// Returns the bytes of all blocks.
+    /// Returns the bytes of the data of all blocks.
     pub(crate) fn block_bytes(&self) -> u64 {
+        self.recency.blocks.data_bytes.load(Relaxed)
+    }
+
+    /// Returns the bytes that all blocks take in whole sectors: those of [`Index::cutoff_age`].
+    pub(crate) fn space_bytes(&self) -> u64 {
         self.recency.blocks.bytes.load(Relaxed)
     }
 

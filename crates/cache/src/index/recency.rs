@@ -6,6 +6,9 @@
 //! hit.
 //!
 //! # How it works
+//! *Bytes* are those that a block takes on its disk: whole sectors. By the bytes of their data, a full cache of blocks of
+//! 100 bytes in sectors of 4096 would look as if it were 2 % full, and have 41 times as many ghosts as blocks.
+//!
 //! *Clock.* It advances with the bytes used (inserted or hit): one tick for 1/512 of the capacity, at least 4 KiB. A
 //! block's *age* is the number of ticks since its last use.
 //!
@@ -122,43 +125,59 @@ fn old_group(now: u16, number: u16) -> (usize, u16) {
 /// Sums over all entries of one kind.
 #[derive(Debug)]
 pub(super) struct Ring {
+    sector_bytes: u32,
     pub(super) entries: AtomicU64,
+    /// Bytes of data.
+    pub(super) data_bytes: AtomicU64,
+    /// Bytes that the data takes in whole sectors.
     pub(super) bytes: AtomicU64,
-    /// Bytes by tick, then by group. Signed: threads may subtract before they add.
+    /// The same by tick, then by group. Signed: threads may subtract before they add.
     by_slot: Box<[AtomicI64; SLOTS]>,
 }
 
 impl Ring {
-    fn new() -> Ring {
+    fn new(sector_bytes: u32) -> Ring {
         Ring {
+            sector_bytes: sector_bytes.max(1),
             entries: AtomicU64::new(0),
+            data_bytes: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             by_slot: Box::new(std::array::from_fn(|_| AtomicI64::new(0))),
         }
     }
 
+    /// Returns the bytes that `len_bytes` of data take in whole sectors.
+    fn space_of(&self, len_bytes: u32) -> u32 {
+        len_bytes.next_multiple_of(self.sector_bytes)
+    }
+
     /// Counts an entry of `len_bytes`, last used at `tick`.
     pub(super) fn add(&self, now: u64, tick: u16, len_bytes: u32) {
+        let space_bytes = self.space_of(len_bytes);
         self.entries.fetch_add(1, Relaxed);
-        self.bytes.fetch_add(len_bytes.into(), Relaxed);
-        self.by_slot[slot(now, tick)].fetch_add(len_bytes.into(), Relaxed);
+        self.data_bytes.fetch_add(len_bytes.into(), Relaxed);
+        self.bytes.fetch_add(space_bytes.into(), Relaxed);
+        self.by_slot[slot(now, tick)].fetch_add(space_bytes.into(), Relaxed);
     }
 
     /// Uncounts an entry.
     pub(super) fn remove(&self, now: u64, tick: u16, len_bytes: u32) {
-        // An entry is counted before its shard shows it, so both are at least its own.
+        let space_bytes = self.space_of(len_bytes);
+        // An entry is counted before its shard shows it, so all are at least its own.
         let entries = self.entries.fetch_sub(1, Relaxed);
-        let bytes = self.bytes.fetch_sub(len_bytes.into(), Relaxed);
-        debug_assert!(entries > 0 && bytes >= len_bytes.into(), "an entry of {len_bytes} bytes was not counted");
-        self.by_slot[slot(now, tick)].fetch_sub(len_bytes.into(), Relaxed);
+        let data_bytes = self.data_bytes.fetch_sub(len_bytes.into(), Relaxed);
+        debug_assert!(entries > 0 && data_bytes >= len_bytes.into(), "an entry of {len_bytes} bytes was not counted");
+        self.bytes.fetch_sub(space_bytes.into(), Relaxed);
+        self.by_slot[slot(now, tick)].fetch_sub(space_bytes.into(), Relaxed);
     }
 
     /// Moves an entry's bytes to a new tick.
     pub(super) fn renew(&self, now: u64, from_tick: u16, to_tick: u16, len_bytes: u32) {
         let (from, to) = (slot(now, from_tick), slot(now, to_tick));
         if from != to {
-            self.by_slot[from].fetch_sub(len_bytes.into(), Relaxed);
-            self.by_slot[to].fetch_add(len_bytes.into(), Relaxed);
+            let space_bytes = self.space_of(len_bytes);
+            self.by_slot[from].fetch_sub(space_bytes.into(), Relaxed);
+            self.by_slot[to].fetch_add(space_bytes.into(), Relaxed);
         }
     }
 
@@ -194,7 +213,7 @@ pub(super) struct Recency {
 }
 
 impl Recency {
-    pub(super) fn new(capacity_bytes: u64, ghost_budget_bytes: u64) -> Recency {
+    pub(super) fn new(capacity_bytes: u64, ghost_budget_bytes: u64, sector_bytes: u32) -> Recency {
         let recency = Recency {
             now: AtomicU64::new(FIRST_TICK),
             used_bytes: AtomicU64::new(0),
@@ -202,8 +221,8 @@ impl Recency {
             step_bytes: AtomicU64::new(1),
             ghost_budget_bytes: AtomicU64::new(0),
             ghost_cutoff_age: AtomicU32::new(u32::MAX),
-            blocks: Ring::new(),
-            ghosts: Ring::new(),
+            blocks: Ring::new(sector_bytes),
+            ghosts: Ring::new(sector_bytes),
             since_bytes: Box::new(std::array::from_fn(|_| AtomicU64::new(0))),
             hits: Box::new(std::array::from_fn(|_| AtomicU64::new(0))),
             advancing: Mutex::new(()),
@@ -236,11 +255,11 @@ impl Recency {
         self.advance(u64::from(tick.wrapping_sub(short(self.now()))));
     }
 
-    /// Counts bytes as used. If that advances the clock, returns its old and new values. If another thread is
+    /// Counts the use of a block of `len_bytes`. If that advances the clock, returns its old and new values. If another thread is
     /// advancing it, leaves the rest to the next use.
     pub(super) fn used(&self, len_bytes: u32) -> Option<(u64, u64)> {
-        let tick_bytes = self.tick_bytes.load(Relaxed);
-        if self.used_bytes.fetch_add(len_bytes.into(), Relaxed) + u64::from(len_bytes) < tick_bytes {
+        let (tick_bytes, space_bytes) = (self.tick_bytes.load(Relaxed), u64::from(self.blocks.space_of(len_bytes)));
+        if self.used_bytes.fetch_add(space_bytes, Relaxed) + space_bytes < tick_bytes {
             return None;
         }
 
@@ -310,7 +329,7 @@ impl Recency {
     /// Counts a hit, on a block or ghost, for all caches large enough to have had it.
     pub(super) fn count_hit(&self, now: u64, tick: u16, len_bytes: u32) {
         let since_bytes = if short(now) == tick { 0 } else { self.since_bytes[slot(now, tick)].load(Relaxed) };
-        let distance_bytes = since_bytes.max(len_bytes.into());
+        let distance_bytes = since_bytes.max(self.blocks.space_of(len_bytes).into());
         let point = (distance_bytes - 1) / self.step_bytes.load(Relaxed);
         if let Some(hits) = usize::try_from(point).ok().and_then(|point| self.hits.get(point)) {
             hits.fetch_add(1, Relaxed);

@@ -341,7 +341,7 @@ proptest! {
 
     #[test]
     fn it_does_what_a_map_does(ops in ops()) {
-        let (index, mut model) = (Index::new(1 << 30, 400.0), Model::default());
+        let (index, mut model) = (Index::new(1 << 30, 400.0, 1), Model::default());
         for op in &ops {
             apply(&index, &mut model, op);
         }
@@ -355,7 +355,7 @@ proptest! {
 
 #[test]
 fn whoever_began_last_wins() {
-    let index = Index::new(1 << 20, 100.0);
+    let index = Index::new(1 << 20, 100.0, 1);
     let (key, place) = (hash(1), known((extent(1, 100), 1)));
     let finish = |token, number| index.finish_insert(&key, token, extent(number, 100), number, |_, _| ());
     let (first, second) = (index.begin_insert(&key), index.begin_insert(&key));
@@ -376,7 +376,7 @@ fn whoever_began_last_wins() {
 /// A freed place is written again: the former block's entry must not be taken for the present one's.
 #[test]
 fn another_block_at_the_same_place_is_another_block() {
-    let index = Index::new(1 << 20, 100.0);
+    let index = Index::new(1 << 20, 100.0, 1);
     let (key, place) = (hash(1), extent(1, 100));
     let (former, present) = (known((place, 7)), known((place, 8)));
     let token = index.begin_insert(&key);
@@ -397,7 +397,7 @@ fn another_block_at_the_same_place_is_another_block() {
 
 #[test]
 fn whatever_happens_to_a_key_ends_its_lease() {
-    let index = Index::new(1 << 20, 100.0);
+    let index = Index::new(1 << 20, 100.0, 1);
     let key = hash(1);
     let finish = |token, number| index.finish_insert(&key, token, extent(number, 100), number, |_, _| ());
     let lease = index.lease(&key).unwrap();
@@ -415,7 +415,7 @@ fn whatever_happens_to_a_key_ends_its_lease() {
 
 #[test]
 fn ghosts_keep_to_their_budget_and_the_oldest_go() {
-    let index = Index::new(1 << 20, 50.0);
+    let index = Index::new(1 << 20, 50.0, 1);
     for key in 0..1024 {
         insert(&index, key, 4096);
         if key % 16 == 15 {
@@ -428,7 +428,7 @@ fn ghosts_keep_to_their_budget_and_the_oldest_go() {
     assert!((120..=128).contains(&ghosts.len()), "{}", ghosts.len());
     assert!(ghosts.iter().all(|key| (1024 - 64 - 136..1024 - 64).contains(key)), "{ghosts:?}");
     // Without a sweep, inserts keep the ghosts within bounds.
-    let index = Index::new(1 << 24, 1.0);
+    let index = Index::new(1 << 24, 1.0, 1);
     for key in 0..20_000 {
         index.restore(
             hash(key),
@@ -439,7 +439,7 @@ fn ghosts_keep_to_their_budget_and_the_oldest_go() {
     assert!(index.ghosts() < 200, "{} ghosts, 41 are the budget", index.ghosts());
     assert_sums_agree(&index);
     // No budget, no ghosts.
-    let index = Index::new(1 << 20, 0.0);
+    let index = Index::new(1 << 20, 0.0, 1);
     insert(&index, 1, 4096);
     sweep_all(&index, 1, |_, _| Verdict::Evict);
     assert_eq!((index.lookup(&hash(1)), index.ghosts(), index.blocks()), (Found::Absent, 0, 0));
@@ -448,7 +448,7 @@ fn ghosts_keep_to_their_budget_and_the_oldest_go() {
 #[test]
 fn the_cutoff_frees_what_was_asked_for_and_the_oldest_of_it() {
     let capacity_bytes = 64 << 20;
-    let index = Index::new(capacity_bytes, 0.0);
+    let index = Index::new(capacity_bytes, 0.0, 1);
     // A tick is 128 KiB: 32 blocks. The blocks of the first half are used again, many times.
     (0..16_384).for_each(|key| assert_eq!(insert(&index, key, 4096), None));
     assert_eq!((index.cutoff_age(0), index.age(&index.peek(&hash(0)).expect("there"))), (u16::MAX, 512));
@@ -515,7 +515,7 @@ fn exact_curve(keys: &[u64], len_bytes: u64, step_bytes: u64) -> Vec<u64> {
 #[test]
 fn the_curve_is_that_of_exact_lru_caches() {
     let (capacity_bytes, len_bytes) = (8 << 20, 8192);
-    let index = Index::new(capacity_bytes, 150.0);
+    let index = Index::new(capacity_bytes, 150.0, 1);
     let keys = zipf_keys(8000, 60_000);
     for key in &keys {
         if !matches!(index.lookup(&hash(*key)), Found::Block(_)) {
@@ -541,7 +541,7 @@ fn the_curve_is_that_of_exact_lru_caches() {
 #[test]
 fn hits_long_after_the_last_1023_ticks_count_at_their_real_distance() {
     let capacity_bytes = 8 << 20;
-    let index = Index::new(capacity_bytes, 0.0);
+    let index = Index::new(capacity_bytes, 0.0, 1);
     (0..512).for_each(|key| assert_eq!(insert(&index, key, 8192), None));
     // A quarter is used for 8 capacities; the others stay as they are, half of the capacity with it.
     (0..64 * 128).for_each(|use_| assert!(matches!(index.lookup(&hash(256 + use_ % 128)), Found::Block(_))));
@@ -555,7 +555,7 @@ fn hits_long_after_the_last_1023_ticks_count_at_their_real_distance() {
 
 #[test]
 fn a_clock_of_16_bits_may_wrap() {
-    let index = Index::new(1 << 20, 0.0);
+    let index = Index::new(1 << 20, 0.0, 1);
     (0..2000).for_each(|key| assert_eq!(insert(&index, key, 4096), None));
     // 3 x 65,536 ticks of 4 KiB: everything else passes while 100 blocks are used.
     for use_ in 0..200_000_u64 {
@@ -579,7 +579,7 @@ fn a_clock_of_16_bits_may_wrap() {
 
 #[test]
 fn a_shard_that_nobody_used_for_several_turns_of_the_clock_is_right() {
-    let index = Index::new(1 << 20, 0.0);
+    let index = Index::new(1 << 20, 0.0, 1);
     insert(&index, 1, 4096);
     // Of 512 ticks each: almost five turns of 16 bits.
     (0..600).for_each(|_| index.used(MAX_BLOCK_BYTES));
@@ -591,7 +591,7 @@ fn a_shard_that_nobody_used_for_several_turns_of_the_clock_is_right() {
 
 #[test]
 fn ticks_are_restored_as_far_as_they_make_sense() {
-    let index = Index::new(1 << 20, 0.0);
+    let index = Index::new(1 << 20, 0.0, 1);
     index.set_now(1000);
     let cases = [
         (1000, 0),
@@ -615,21 +615,33 @@ fn ticks_are_restored_as_far_as_they_make_sense() {
 
 #[test]
 fn blocks_larger_than_the_cache_do_no_harm() {
-    let index = Index::new(0, 100.0);
+    let index = Index::new(0, 100.0, 1);
     for key in 0..100 {
         insert(&index, key, MAX_BLOCK_BYTES);
         assert!(matches!(index.lookup(&hash(key)), Found::Block(_)));
     }
     sweep_all(&index, 3, |_, _| Verdict::Evict);
     assert_eq!((index.blocks(), index.block_bytes()), (0, 0));
-    let recency = Recency::new(u64::MAX, u64::MAX);
+    let recency = Recency::new(u64::MAX, u64::MAX, 1);
     recency.used(MAX_BLOCK_BYTES);
     assert_eq!(recency.cutoff_age(u64::MAX), 0);
 }
 
+/// An object without bytes was counted as a ghost of 0 bytes, and uncounted as one of 1 byte.
+#[test]
+fn a_ghost_of_no_bytes_is_counted_as_it_is_kept() {
+    let index = Index::new(1 << 20, 100.0, 1);
+    let token = index.begin_insert(&hash(1));
+    assert!(index.reject_first(&hash(1), token, 0));
+    assert_eq!((index.lookup(&hash(1)), index.ghosts()), (Found::Ghost, 1));
+    assert_eq!(insert(&index, 1, 28), None);
+    assert_eq!(index.ghosts(), 0);
+    assert_sums_agree(&index);
+}
+
 #[test]
 fn threads_leave_it_consistent() {
-    let index = Index::new(1 << 20, 100.0);
+    let index = Index::new(1 << 20, 100.0, 1);
     std::thread::scope(|scope| {
         for seed in 1..=4 {
             let index = &index;
@@ -657,7 +669,7 @@ fn threads_leave_it_consistent() {
 
 #[test]
 fn a_million_entries_take_24_bytes_each_with_everything() {
-    let index = Index::new(8 << 30, 100.0);
+    let index = Index::new(8 << 30, 100.0, 1);
     let entry = Entry { extent: extent(1, 8192), checksum: 0, tick: 0 };
     let empty_bytes = index.memory_bytes();
     assert!(empty_bytes < 128 << 10, "{empty_bytes} bytes for an empty index");

@@ -205,6 +205,37 @@ fn what_is_touched_now_and_then_is_not_evicted() {
     });
 }
 
+/// Ages and ghosts were counted by the bytes of data, of which a cache full of short blocks has few: all its blocks were
+/// equally old, and its ghosts took many times the memory of its blocks.
+#[test]
+fn short_blocks_are_evicted_by_age_and_leave_no_more_ghosts_than_long_ones() {
+    let town = Town::new(1, 17 << 20, 6);
+    town.create(1 << 20);
+    let sector_bytes = u64::from(town.inspect().sector_bytes);
+    let life = town.open(&CacheConfig::default());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        let insert = async |n: u32| cache.insert(&n.to_le_bytes(), &value_of(n, 16)).await.unwrap();
+        for n in 0..100 {
+            assert_eq!(insert(n).await, Inserted::Stored);
+        }
+        let capacity_blocks = (cache.stats().disks[0].capacity_bytes / sector_bytes) as u32;
+        for n in 1000..1000 + 3 * capacity_blocks {
+            if insert(n).await != Inserted::Stored {
+                shard.sleep(Duration::from_millis(5)).await;
+            }
+            if n % (capacity_blocks / 3) == 0 {
+                for pinned in 0..100_u32 {
+                    assert!(cache.touch(&pinned.to_le_bytes()).unwrap(), "{pinned} is evicted");
+                }
+            }
+        }
+        let stats = cache.stats();
+        assert!(stats.evictions > u64::from(capacity_blocks), "{} evictions", stats.evictions);
+        assert!(stats.ghosts <= u64::from(capacity_blocks) * 9 / 8, "{} ghosts, {capacity_blocks} fit", stats.ghosts);
+    });
+}
+
 /// A fetched value is as old as the beginning of its fetch: any change of the key meanwhile is newer.
 #[test]
 fn what_was_fetched_does_not_take_the_place_of_what_came_meanwhile() {
