@@ -82,6 +82,8 @@ impl Engine {
     /// Looks a key up without a disk. Returns the entry to read, or the result if it is known already.
     pub(crate) fn look(&self, hash: &KeyHash) -> Result<Entry, Lookup> {
         if let Some(block) = self.memory.get(hash) {
+            // The hottest blocks would otherwise be the oldest of their disks, and be evicted there.
+            self.index.lookup(hash);
             add(&self.counters.memory_hits, 1);
             add(&self.counters.hit_bytes, block.len() as u64);
             return Err(Lookup::Hit(block));

@@ -236,6 +236,36 @@ fn short_blocks_are_evicted_by_age_and_leave_no_more_ghosts_than_long_ones() {
     });
 }
 
+/// Memory answered for them, so their disks took them for the oldest: at the next opening the hottest blocks were gone.
+#[test]
+fn what_memory_answers_for_stays_on_its_disk() {
+    let town = Town::new(1, 32 << 20, 6);
+    town.create(1 << 20);
+    let life = town.open(&CacheConfig { memory_bytes: 4 << 20, ..CacheConfig::default() });
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        let insert = async |n: u32| cache.insert(&n.to_le_bytes(), &value_of(n, 8192)).await.unwrap();
+        for n in 0..50 {
+            assert_eq!(insert(n).await, Inserted::Stored);
+        }
+        let capacity_blocks = (cache.stats().disks[0].capacity_bytes / 8192) as u32;
+        let mut read = 0;
+        for n in 1000..1000 + 3 * capacity_blocks {
+            insert(n).await;
+            shard.sleep(Duration::from_millis(1)).await;
+            if n % 20 == 0 {
+                for hot in 0..50_u32 {
+                    assert!(matches!(cache.get(&hot.to_le_bytes()).await.unwrap(), Lookup::Hit(_)), "{hot}");
+                }
+                read += 50;
+            }
+        }
+        let stats = cache.stats();
+        assert_eq!((stats.memory_hits, stats.hit_curve.lookups), (read, read));
+        assert!((0..50_u32).all(|hot| cache.touch(&hot.to_le_bytes()).unwrap()), "one is not on its disk");
+    });
+}
+
 /// A fetched value is as old as the beginning of its fetch: any change of the key meanwhile is newer.
 #[test]
 fn what_was_fetched_does_not_take_the_place_of_what_came_meanwhile() {
