@@ -75,6 +75,15 @@ impl Block {
         Block::from_vec(bytes.to_vec())
     }
 
+    /// Returns the bytes of the memory that the block keeps: the whole sectors that it was read with, or what it was cut
+    /// from.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match &self.memory {
+            Memory::Aligned(buffer) => buffer.len(),
+            Memory::Heap(bytes) => bytes.capacity(),
+        }
+    }
+
     /// Returns the bytes `range` of the block, sharing its memory. A range beyond the block's end is cut.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Block {

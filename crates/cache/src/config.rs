@@ -82,7 +82,7 @@ pub struct CacheConfig {
     pub target_free_blocks_pct: f64,
     /// How the slab for the next block is chosen.
     pub placement: Placement,
-    /// Bytes of values also kept in memory; 0: none.
+    /// Bytes of memory for blocks that are also kept there; 0: none.
     pub memory_bytes: u64,
     /// Most bytes of inserts in flight in each class; an insert beyond is dropped. At least 1 MiB.
     pub in_flight_bytes: u64,

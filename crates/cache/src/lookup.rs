@@ -132,7 +132,10 @@ impl Engine {
     /// and memory second, so a block inserted here under the index's lock is removed again by any later change.
     fn remember(&self, hash: &KeyHash, entry: &Entry, block: &Block) {
         if self.memory.is_on() {
-            self.index.while_current(hash, entry, || self.memory.insert(*hash, block.clone()));
+            // A short block does not keep its sectors.
+            let is_short = block.held_bytes() > 2 * block.len();
+            let kept = if is_short { Block::copy_from_slice(block) } else { block.clone() };
+            self.index.while_current(hash, entry, || self.memory.insert(*hash, kept));
         }
     }
 

@@ -4,8 +4,9 @@
 //! The hottest thousand of a million keys take a third of the look-ups; memory can spare the disks all of them.
 //!
 //! # How it works
-//! `quick_cache` (S3-FIFO, sharded, each shard behind a lock of its own), weighed by bytes of values. The shards
-//! divide the capacity equally, so their number is limited to leave [`SHARD_BYTES`] to each.
+//! `quick_cache` (S3-FIFO, sharded, each shard behind a lock of its own), weighed by the memory that blocks keep: that
+//! of a block from a disk is whole sectors. The shards divide the capacity equally, so their number is limited to leave
+//! [`SHARD_BYTES`] to each.
 //!
 //! # Limits
 //! A block larger than its shard is not kept. Memory for keys and links, about 100 bytes a block, is not counted.
@@ -37,7 +38,7 @@ struct ByBytes;
 impl Weighter<KeyHash, Block> for ByBytes {
     fn weight(&self, _: &KeyHash, block: &Block) -> u64 {
         // A block of weight 0 would never be evicted.
-        block.len().max(1) as u64
+        block.held_bytes().max(1) as u64
     }
 }
 
@@ -52,7 +53,7 @@ impl MemoryTier {
         self.cache.is_some()
     }
 
-    /// Returns a tier that keeps at most `capacity_bytes` of values; 0: none.
+    /// Returns a tier whose blocks keep at most `capacity_bytes` of memory; 0: none.
     pub(crate) fn new(capacity_bytes: u64) -> MemoryTier {
         let shards = (capacity_bytes / SHARD_BYTES).clamp(1, MAX_SHARDS);
         let options = OptionsBuilder::new()
@@ -84,7 +85,7 @@ impl MemoryTier {
         self.cache.as_ref().is_some_and(|cache| cache.remove(key).is_some())
     }
 
-    /// Returns the bytes of values in memory.
+    /// Returns the bytes of memory that blocks keep.
     #[cfg(test)]
     pub(crate) fn used_bytes(&self) -> u64 {
         self.cache.as_ref().map_or(0, Cache::weight)
@@ -135,6 +136,18 @@ mod tests {
         let roomy = MemoryTier::new(64 << 20);
         roomy.insert(key(3), Block::from_vec(vec![0; crate::MAX_BLOCK_BYTES as usize]));
         assert!(roomy.get(&key(3)).is_some(), "the largest block fits a shard");
+    }
+
+    /// A block that was read from a disk lies in whole sectors, which were not counted.
+    #[test]
+    fn short_blocks_in_whole_sectors_do_not_exceed_the_capacity() {
+        let tier = MemoryTier::new(1 << 20);
+        for number in 0..3000 {
+            let sector = plimsoll::buffer::AlignedBuf::new(4096).unwrap();
+            tier.insert(key(number), Block::from_aligned(sector, 0..16));
+        }
+        let held = (0..3000).filter(|number| tier.get(&key(*number)).is_some()).count();
+        assert!((64..=256).contains(&held), "{held} sectors are held, 256 is the capacity");
     }
 
     #[test]
