@@ -84,7 +84,7 @@ pub struct CacheConfig {
     pub placement: Placement,
     /// Bytes of memory for blocks that are also kept there; 0: none.
     pub memory_bytes: u64,
-    /// Most bytes of inserts in flight in each class; an insert beyond is dropped. At least 1 MiB.
+    /// Most bytes of inserts in flight in each class, in whole sectors; an insert beyond is dropped. At least 1 MiB.
     pub in_flight_bytes: u64,
     /// How long the read of a hit may take before it is reported as a miss; `None`: 2 s, so that no caller waits for
     /// ever for a disk that hangs.

@@ -115,10 +115,15 @@ impl Engine {
         value.len() + if self.cipher.is_some() { OVERHEAD_BYTES } else { 0 }
     }
 
+    /// Returns the bytes of the buffer that a block is written from: whole sectors.
+    fn buffer_bytes(&self, value: &[u8]) -> usize {
+        self.stored_len(value).next_multiple_of(self.identity.geometry.sector_bytes as usize)
+    }
+
     /// Returns a block's bytes as stored, padded to whole sectors, and their length without padding.
     fn stored_form(&self, hash: &KeyHash, value: &[u8]) -> io::Result<(AlignedBuf, u32)> {
         let len = self.stored_len(value);
-        let mut buffer = AlignedBuf::new(len.next_multiple_of(self.identity.geometry.sector_bytes as usize))?;
+        let mut buffer = AlignedBuf::new(self.buffer_bytes(value))?;
         let place = buffer.get_mut(..len).unwrap_or_default();
         match &self.cipher {
             None => place.copy_from_slice(value),
@@ -173,7 +178,7 @@ impl Engine {
 
     /// Returns the permission to have `value` in flight; `None` if its class has no room and it does not wait.
     async fn admit(&self, value: &[u8], class: Class, wait: bool) -> Option<Permit> {
-        let len_bytes = value.len() as u64;
+        let len_bytes = self.buffer_bytes(value) as u64;
         match self.admission.try_enter(class.index(), len_bytes) {
             None if wait => Some(self.admission.enter(class.index(), len_bytes).await),
             entered => entered,
@@ -273,7 +278,8 @@ impl Engine {
             return Err(DropReason::NoSpace);
         }
         let class = class.unwrap_or(self.classes.fill);
-        let permit = self.admission.try_enter(class.index(), value.len() as u64).ok_or(DropReason::InFlight)?;
+        let len_bytes = self.buffer_bytes(value) as u64;
+        let permit = self.admission.try_enter(class.index(), len_bytes).ok_or(DropReason::InFlight)?;
         self.check_use(&hash, token, self.stored_len(value) as u32)?;
         self.begin_insert(Admitted { hash, token, value, class, permit }, tell)
     }

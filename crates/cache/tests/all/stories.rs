@@ -266,6 +266,28 @@ fn what_memory_answers_for_stays_on_its_disk() {
     });
 }
 
+/// Each of these takes a sector of memory until it is written, not the 16 bytes that were counted.
+#[test]
+fn short_inserts_in_flight_take_no_more_memory_than_they_may() {
+    let town = Town::new(1, 32 << 20, 6);
+    town.create(1 << 20);
+    let sector_bytes = town.inspect().sector_bytes as usize;
+    let in_flight_bytes = 1 << 20;
+    let life = town.open(&CacheConfig { in_flight_bytes, ..CacheConfig::default() });
+    life.run(async |cache| {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut pending = 0;
+        for n in 0..5000_u32 {
+            let (key, value) = (n.to_le_bytes(), value_of(n, 16));
+            match std::pin::pin!(cache.insert(&key, &value)).as_mut().poll(&mut context) {
+                Poll::Pending => pending += 1,
+                Poll::Ready(end) => assert_eq!(end.unwrap(), Inserted::Dropped(DropReason::InFlight)),
+            }
+        }
+        assert_eq!(pending * sector_bytes, in_flight_bytes as usize);
+    });
+}
+
 /// A fetched value is as old as the beginning of its fetch: any change of the key meanwhile is newer.
 #[test]
 fn what_was_fetched_does_not_take_the_place_of_what_came_meanwhile() {
