@@ -104,7 +104,8 @@ impl BlockCache {
         BlockCache::open_on(config, disks, Host::threads(host, &models)?).await
     }
 
-    /// Opens a cache as [`BlockCache::open`] does, on an existing host.
+    /// Opens a cache as [`BlockCache::open`] does, on an existing host. If the future is dropped, the cache is closed as
+    /// soon as it is open.
     ///
     /// # Errors
     /// As [`BlockCache::open`].
@@ -116,10 +117,12 @@ impl BlockCache {
             let engine = Arc::new(engine);
             // The keeper keeps the engine alive, not the other way round.
             shard.spawn(crate::keeper::keep(Arc::clone(&engine), shard.clone())).detach();
-            Ok::<_, CacheError>(engine)
+            // Dropped if the caller no longer waits for it, it stops the keeper.
+            Ok::<_, CacheError>(BlockCache { engine, runtime: None })
         };
-        let engine = on_shard(&host, open).await??;
-        Ok(BlockCache { engine, runtime: host.runtime })
+        let mut cache = on_shard(&host, open).await??;
+        cache.runtime = host.runtime;
+        Ok(cache)
     }
 
     /// Creates a cache and uses it at once, without reading its metadata back: for simulated disks that keep nothing.
@@ -455,22 +458,60 @@ mod tests {
         pin!(future).poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// Returns a cache of one disk on one simulated shard.
+    /// A cache of one disk of 32 MiB on one simulated shard.
+    struct Stage {
+        runtime: SimRuntime,
+        topology: Topology,
+        disks: [DiskSource; 1],
+    }
+
+    impl Stage {
+        fn new() -> Stage {
+            let world = SimWorld::new(&SimConfig::default()).unwrap();
+            let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+            let runtime = SimRuntime::new(&world, &topology).unwrap();
+            let stage = Stage { runtime, topology, disks: [DiskSource::at("disk".into())] };
+            let new = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+            let (file, shard) = (stage.topology.file("disk".as_ref(), new, 0), stage.runtime.shard(0).clone());
+            let made = stage.runtime.block_on(0, async {
+                shard.set_len(&file, Class::DEFAULT, 32 << 20).await.unwrap();
+                let options = CreateOptions { slab_bytes: Some(1 << 20), ..CreateOptions::default() };
+                BlockCache::create_on(&options, &stage.disks, &stage.host()).await
+            });
+            made.unwrap().unwrap();
+            stage
+        }
+
+        fn host(&self) -> Host {
+            Host::on(&self.topology, vec![self.runtime.handle(0)], 0..1).unwrap().without_locks().seeded(1)
+        }
+
+        async fn open(&self) -> Result<BlockCache, CacheError> {
+            BlockCache::open_on(CacheConfig::default(), &self.disks, self.host()).await
+        }
+    }
+
+    /// Returns an open cache, and the shard's runtime.
     fn cache() -> (SimRuntime, BlockCache) {
-        let world = SimWorld::new(&SimConfig::default()).unwrap();
-        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-        let runtime = SimRuntime::new(&world, &topology).unwrap();
-        let host = || Host::on(&topology, vec![runtime.handle(0)], 0..1).unwrap().without_locks().seeded(1);
-        let new = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
-        let (file, shard) = (topology.file("disk".as_ref(), new, 0), runtime.shard(0).clone());
-        let opened = runtime.block_on(0, async {
-            shard.set_len(&file, Class::DEFAULT, 32 << 20).await.unwrap();
-            let options = CreateOptions { slab_bytes: Some(1 << 20), ..CreateOptions::default() };
-            let disks = [DiskSource::at("disk".into())];
-            BlockCache::create_on(&options, &disks, &host()).await.unwrap();
-            BlockCache::open_on(CacheConfig::default(), &disks, host()).await.unwrap()
-        });
-        (runtime, opened.unwrap())
+        let stage = Stage::new();
+        let opened = stage.runtime.block_on(0, stage.open()).unwrap().unwrap();
+        (stage.runtime, opened)
+    }
+
+    /// The keeper went on with nobody to close the cache, whose disks stayed locked as long as the program's shards.
+    #[test]
+    fn an_opening_that_is_given_up_leaves_no_cache_behind() {
+        let stage = Stage::new();
+        let runtime = &stage.runtime;
+        let hour = Duration::from_secs(3600);
+        assert!(poll(stage.open()).is_pending());
+        runtime.run_for(hour).unwrap();
+        let landed = runtime.world().landed();
+        runtime.run_for(hour).unwrap();
+        assert_eq!(runtime.world().landed(), landed, "checkpoints go on");
+        let cache = runtime.block_on(0, stage.open()).unwrap().unwrap();
+        assert_eq!(cache.findings(), Vec::<String>::new());
+        runtime.block_on(0, cache.close()).unwrap().unwrap();
     }
 
     /// A write under way held the cache, and the cache held the write: with its index, its memory and its disks it was
