@@ -3,14 +3,15 @@
 //! # How it works
 //! Fetches under way are in a map by block key (`flying`). Each is a shared future that all its waiters may drive, so
 //! none depends on another's being polled. The map holds it weakly. A fetch takes its blocks out of the map when it
-//! ends, or when its last reader is dropped. Fetched blocks are in memory (`flying`) until they are written. A write
+//! ends, or when its last reader is dropped. If it fails, one of its readers gets the store's error; the others try once
+//! more, together, and get that attempt's error if it fails too. Fetched blocks are in memory (`flying`) until they are written. A write
 //! may end between a reader's look-up and the moment at which that reader would begin a fetch: blocks that are cached
 //! by then are looked up again.
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 use ::object_store::{Error, Extensions, GetOptions, GetRange};
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use futures_util::future::{BoxFuture, FutureExt, join_all};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use super::blocks::IoClass;
-use super::flying::{Failure, Fetched, Fetching, Flight, Flying};
+use super::flying::{Failed, Failure, Fetched, Fetching, Flight, Flying};
 use super::known::Object;
 use super::shared::{Core, NAME};
 use crate::block::Block;
@@ -78,6 +79,13 @@ struct Missing {
     was_cached: bool,
 }
 
+/// Attempts of a reader at the same blocks: there is a last one if another reader has got the error of the first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    First,
+    Last,
+}
+
 /// A read of some blocks of an object.
 #[derive(Clone)]
 pub(super) struct Reader {
@@ -123,7 +131,7 @@ impl Reader {
         let missing = self.grid().blocks_of(&range).filter(is_missing);
         let missing: Vec<Missing> = missing.map(|block| Missing { block, was_cached: false }).collect();
         let Joined { parts, .. } = self.join(missing);
-        let fetched = self.wait_for_all(parts).await?;
+        let fetched = self.wait_for_all(parts, Attempt::First).await?;
         Ok(fetched.iter().map(|(_, bytes)| bytes.len() as u64).sum())
     }
 
@@ -136,7 +144,7 @@ impl Reader {
     async fn read_blocks(&self, blocks: &[u64]) -> Result<Vec<Bytes>, ReadError> {
         let (mut found, missing) = self.look_up(blocks).await;
         if !missing.is_empty() {
-            found.extend(self.clone().obtain(missing).await?);
+            found.extend(self.clone().obtain(missing, Attempt::First).await?);
             found.sort_unstable_by_key(|(block, _)| *block);
         }
         Ok(found.into_iter().map(|(_, bytes)| bytes).collect())
@@ -160,15 +168,19 @@ impl Reader {
     }
 
     /// Reads missing blocks from the origin, or from the cache if they are cached by now.
-    fn obtain(self, missing: Vec<Missing>) -> BoxFuture<'static, Result<Vec<(u64, Bytes)>, ReadError>> {
+    fn obtain(
+        self,
+        missing: Vec<Missing>,
+        attempt: Attempt,
+    ) -> BoxFuture<'static, Result<Vec<(u64, Bytes)>, ReadError>> {
         let obtain = async move {
             let Joined { parts, come, written } = self.join(missing);
-            let mut blocks = self.wait_for_all(parts).await?;
+            let mut blocks = self.wait_for_all(parts, attempt).await?;
             blocks.extend(written);
             if !come.is_empty() {
                 let (found, missing) = self.look_up(&come).await;
                 blocks.extend(found);
-                blocks.extend(self.obtain(missing).await?);
+                blocks.extend(self.obtain(missing, attempt).await?);
             }
             Ok(blocks)
         };
@@ -272,7 +284,7 @@ impl Reader {
         let fetched = self.fetch(self.grid().span(first, last)).await.map_err(|error| {
             Arc::new(match error {
                 ReadError::Changed => Failure::Changed,
-                ReadError::Origin(error) => Failure::Origin(Mutex::new(Some(error))),
+                ReadError::Origin(error) => Failure::Origin(Failed::new(error)),
             })
         });
         if let (Ok(bytes), true) = (&fetched, admit.load(Relaxed)) {
@@ -292,23 +304,30 @@ impl Reader {
         self.cut(first_block, bytes, &self.grid().span(block, block))
     }
 
-    fn wait_for_all(&self, parts: Vec<Part>) -> BoxFuture<'static, Result<Vec<(u64, Bytes)>, ReadError>> {
-        let waits: Vec<_> = parts.into_iter().map(|part| self.clone().wait(part)).collect();
+    fn wait_for_all(
+        &self,
+        parts: Vec<Part>,
+        attempt: Attempt,
+    ) -> BoxFuture<'static, Result<Vec<(u64, Bytes)>, ReadError>> {
+        let waits: Vec<_> = parts.into_iter().map(|part| self.clone().wait(part, attempt)).collect();
         stream::iter(waits).buffered(PARALLEL_FETCHES).try_concat().boxed()
     }
 
-    async fn wait(self, part: Part) -> Result<Vec<(u64, Bytes)>, ReadError> {
+    async fn wait(self, part: Part, attempt: Attempt) -> Result<Vec<(u64, Bytes)>, ReadError> {
         let (first_block, bytes) = match part.fetching.await {
             Ok(bytes) => (part.first_block, bytes),
             Err(failure) => {
-                let Failure::Origin(error) = &*failure else { return Err(ReadError::Changed) };
-                if let Some(error) = lock(error).take() {
+                let Failure::Origin(failed) = &*failure else { return Err(ReadError::Changed) };
+                if let Some(error) = lock(failed).take() {
                     return Err(ReadError::Origin(error));
                 }
-                // Another reader took the error. Try again together with the others: each round, at least one reader
-                // takes an error and ends.
+                // Another reader took the error. With more than one further attempt, the last of many readers would wait
+                // for those of all others.
+                if attempt == Attempt::Last {
+                    return Err(ReadError::Origin(lock(failed).copy()));
+                }
                 let missing = part.blocks.into_iter().map(|block| Missing { block, was_cached: false });
-                return self.obtain(missing.collect()).await;
+                return self.obtain(missing.collect(), Attempt::Last).await;
             }
         };
         Ok(part.blocks.into_iter().map(|block| (block, self.cut_fetched(block, first_block, &bytes))).collect())

@@ -21,13 +21,49 @@ use ::object_store::Error;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 
+use super::shared::NAME;
 use crate::block::Block;
 use crate::sync::lock;
 
-/// Why a fetch failed. Errors cannot be cloned, so the first waiter takes the error.
+/// Why a fetch failed.
 pub(super) enum Failure {
     Changed,
-    Origin(Mutex<Option<Error>>),
+    Origin(Mutex<Failed>),
+}
+
+/// The store's error. Errors cannot be cloned, so the first waiter takes the error, and leaves a copy of its text.
+pub(super) struct Failed {
+    error: Error,
+    is_copy: bool,
+}
+
+impl Failed {
+    pub(super) fn new(error: Error) -> Mutex<Failed> {
+        Mutex::new(Failed { error, is_copy: false })
+    }
+
+    /// Takes the error, if nobody has.
+    pub(super) fn take(&mut self) -> Option<Error> {
+        let copy = self.copy();
+        (!std::mem::replace(&mut self.is_copy, true)).then(|| std::mem::replace(&mut self.error, copy))
+    }
+
+    /// Returns an error of the same kind with the same text.
+    pub(super) fn copy(&self) -> Error {
+        match &self.error {
+            Error::Generic { store, source } => Error::Generic { store, source: source.to_string().into() },
+            Error::NotFound { path, source } => {
+                Error::NotFound { path: path.clone(), source: source.to_string().into() }
+            }
+            Error::PermissionDenied { path, source } => {
+                Error::PermissionDenied { path: path.clone(), source: source.to_string().into() }
+            }
+            Error::Unauthenticated { path, source } => {
+                Error::Unauthenticated { path: path.clone(), source: source.to_string().into() }
+            }
+            other => Error::Generic { store: NAME, source: other.to_string().into() },
+        }
+    }
 }
 
 pub(super) type Fetched = Result<Bytes, Arc<Failure>>;

@@ -285,6 +285,22 @@ fn a_failed_fetch_fails_its_reader_and_not_the_next() {
     });
 }
 
+/// Each reader tried again after the others, so the last of many waited for the attempts of all.
+#[test]
+fn a_store_that_is_down_is_asked_twice_however_many_wait() {
+    block_on(async {
+        let (inner, _, store) = world(4 * BLOCK, |builder| builder).await;
+        inner.fail_gets(1000);
+        let reads = join_all((0..20).map(|_| read(&store, GetOptions::new()))).await;
+        for end in reads {
+            let error = end.unwrap_err();
+            assert!(matches!(&error, Error::Generic { store: "Counting", .. }), "{error}");
+            assert_eq!(error.to_string(), "Generic Counting error: told to fail");
+        }
+        assert_eq!(inner.gets(), 2);
+    });
+}
+
 #[test]
 fn a_class_says_whether_hits_are_read_and_misses_kept() {
     block_on(async {
