@@ -333,6 +333,20 @@ impl Reader {
         Ok(part.blocks.into_iter().map(|block| (block, self.cut_fetched(block, first_block, &bytes))).collect())
     }
 
+    /// Returns why a request was refused. A store refuses a range behind the end of an object, and an object whose
+    /// metadata are trusted for a time may have become shorter since: then the store is asked for them again.
+    async fn why_refused(&self, error: Error) -> ReadError {
+        if self.core.options.meta_ttl.is_zero() || !matches!(error, Error::Generic { .. }) {
+            return ReadError::Origin(error);
+        }
+        let head = GetOptions { head: true, extensions: self.extensions.clone(), ..GetOptions::default() };
+        self.core.counters.meta_requests.fetch_add(1, Relaxed);
+        match self.core.inner.get_opts(&self.object.meta.location, head).await {
+            Ok(answer) if !self.object.is(&answer.meta) => ReadError::Changed,
+            _ => ReadError::Origin(error),
+        }
+    }
+
     /// Sends one range request, and checks that the answer is of the object in its known state.
     async fn fetch(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
         let len_bytes = range.end - range.start;
@@ -342,7 +356,10 @@ impl Reader {
             ..GetOptions::default()
         };
         self.core.counters.fetches.fetch_add(1, Relaxed);
-        let answer = self.core.inner.get_opts(&self.object.meta.location, options).await.map_err(ReadError::Origin)?;
+        let answer = match self.core.inner.get_opts(&self.object.meta.location, options).await {
+            Ok(answer) => answer,
+            Err(error) => return Err(self.why_refused(error).await),
+        };
         if !self.object.is(&answer.meta) || answer.range != range {
             return Err(ReadError::Changed);
         }

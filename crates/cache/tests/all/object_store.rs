@@ -555,6 +555,35 @@ fn what_the_time_to_live_promises() {
     });
 }
 
+/// The store refused ranges behind the new end until the time to live was over.
+#[test]
+fn an_object_that_has_become_shorter_is_seen_to_have_changed() {
+    block_on(async {
+        let set_up = |builder: CachedStoreBuilder| builder.meta_ttl(Duration::MAX).fetch_bytes(4 * BLOCK as u32);
+        let (inner, _, store) = world(8 * BLOCK, set_up).await;
+        read(&store, GetOptions::new().with_range(Some(0..4 * BLOCK))).await.unwrap();
+        inner.put(&"a".into(), patterned(BLOCK, 1).into()).await.unwrap();
+        let error = read(&store, GetOptions::new()).await.unwrap_err();
+        assert!(error.to_string().contains("was changed while it was read"), "{error}");
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), patterned(BLOCK, 1));
+
+        // Nothing was handed out yet: the read starts over.
+        inner.put(&"a".into(), patterned(8 * BLOCK, 2).into()).await.unwrap();
+        store.invalidate(&"a".into());
+        store.head(&"a".into()).await.unwrap();
+        inner.put(&"a".into(), patterned(2 * BLOCK, 3).into()).await.unwrap();
+        let last = GetOptions::new().with_range(Some(object_store::GetRange::Suffix(10)));
+        assert_eq!(read(&store, last).await.unwrap(), patterned(2 * BLOCK, 3)[2 * BLOCK as usize - 10..]);
+
+        // A store that is down says nothing about its objects.
+        inner.set_down(true);
+        let error = read(&store, GetOptions::new()).await.unwrap_err();
+        assert!(error.to_string().contains("it is down"), "{error}");
+        inner.set_down(false);
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), patterned(2 * BLOCK, 3));
+    });
+}
+
 #[test]
 fn objects_that_never_change_are_asked_about_once() {
     block_on(async {
