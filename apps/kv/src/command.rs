@@ -28,7 +28,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::budget::Budget;
-use crate::database::Database;
+use crate::database::{Database, MemoryPlan, Scan};
 use crate::resp::{Limits, Reply};
 use crate::scans::{LIFETIME, Scans, matches};
 
@@ -64,6 +64,29 @@ pub struct Service {
     pub commands: AtomicU64,
 }
 
+/// Bounds of the memory of all connections together.
+#[derive(Clone)]
+pub struct Shared {
+    /// Memory for long requests.
+    pub requests: Budget,
+    /// Memory for long replies.
+    pub replies: Budget,
+    /// The scans.
+    pub scans: Arc<Scans<Scan>>,
+}
+
+impl Shared {
+    /// Returns the bounds of `memory`.
+    #[must_use]
+    pub fn of(memory: &MemoryPlan) -> Shared {
+        Shared {
+            requests: Budget::new(memory.requests_bytes),
+            replies: Budget::new(memory.replies_bytes),
+            scans: Arc::new(Scans::new(memory.scans_max)),
+        }
+    }
+}
+
 /// What a connection does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -80,18 +103,18 @@ pub struct Session<W> {
     output: Vec<u8>,
     /// The last write whose reply is in the output.
     unacknowledged: Option<WriteHandle>,
-    scans: Scans,
-    /// Memory for long values, shared by all connections.
-    budget: Budget,
+    shared: Shared,
+    /// The number of the connection among those with scans.
+    owner: u64,
     /// Memory taken for the value in the output.
     taken: Option<OwnedSemaphorePermit>,
 }
 
 impl<W: AsyncWrite + Unpin> Session<W> {
-    /// Returns the session of a connection whose replies go to `writer`. Long values take their memory from `budget`.
-    pub fn new(service: Arc<Service>, writer: W, budget: Budget) -> Session<W> {
-        let (output, scans) = (Vec::new(), Scans::default());
-        Session { service, writer, output, unacknowledged: None, scans, budget, taken: None }
+    /// Returns the session of a connection whose replies go to `writer`.
+    pub fn new(service: Arc<Service>, writer: W, shared: Shared) -> Session<W> {
+        let owner = shared.scans.owner();
+        Session { service, writer, output: Vec::new(), unacknowledged: None, shared, owner, taken: None }
     }
 
     /// Runs the command whose words are `arguments`, and appends its reply to the output.
@@ -184,7 +207,9 @@ impl<W: AsyncWrite + Unpin> Session<W> {
 
     /// Ends the connection.
     pub async fn close(&mut self) {
-        self.scans.close().await;
+        for scan in self.shared.scans.take_all(self.owner) {
+            scan.close().await;
+        }
         // The client may be gone already.
         let _ = self.writer.shutdown().await;
     }
@@ -238,12 +263,12 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             };
 
             let len_bytes = value.len();
-            if len_bytes <= OUTPUT_BYTES || self.budget.try_take(&mut self.taken, len_bytes) {
+            if len_bytes <= OUTPUT_BYTES || self.shared.replies.try_take(&mut self.taken, len_bytes) {
                 self.reply(Reply::Bulk(&value));
                 return Ok(());
             }
-            if len_bytes > self.budget.total_bytes() {
-                let has_bytes = self.budget.total_bytes();
+            if len_bytes > self.shared.replies.total_bytes() {
+                let has_bytes = self.shared.replies.total_bytes();
                 self.error(&format!(
                     "OOM a value of {len_bytes} bytes: of its --memory this server has {has_bytes} for them"
                 ));
@@ -253,7 +278,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             // Other clients have not read theirs yet. The value is read again then, and may be another.
             drop(value);
             self.flush().await?;
-            self.taken = Some(self.budget.take(len_bytes).await?);
+            self.taken = Some(self.shared.replies.take(len_bytes).await?);
         }
     }
 
@@ -310,17 +335,29 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             Ok(read) => read,
             Err(message) => return self.error(message),
         };
-        let begun = match self.scans.take(cursor) {
-            Some(scan) => Ok(scan),
-            None if cursor == 0 => self.service.database.scan(LIFETIME).await,
+        let (mut scan, place) = match self.shared.scans.take(self.owner, cursor) {
+            Some(taken) => taken,
+            None if cursor > 0 => return self.no_cursor(),
             None => {
-                return self.error("ERR no such cursor: a cursor is good once, on its own connection; begin with 0");
+                let Some((place, ended)) = self.shared.scans.begin(self.owner, Instant::now()) else {
+                    let most = self.service.database.memory().scans_max;
+                    return self.error(&format!(
+                        "OOM {most} scans are under way: repeat it later, or give the server more --memory"
+                    ));
+                };
+                if let Some(ended) = ended {
+                    ended.close().await;
+                }
+                match self.service.database.scan(LIFETIME).await {
+                    Ok(scan) => (scan, place),
+                    Err(error) => return self.failed(&error),
+                }
             }
         };
-        let mut scan = match begun {
-            Ok(scan) => scan,
-            Err(error) => return self.failed(&error),
-        };
+        if place.has_expired(Instant::now()) {
+            scan.close().await;
+            return self.no_cursor();
+        }
 
         let (mut keys, mut keys_count) = (Vec::new(), 0);
         let mut is_over = false;
@@ -346,15 +383,21 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             }
         }
 
-        let (cursor, ended) = if is_over { (0, Some(scan)) } else { self.scans.keep(scan) };
-        if let Some(ended) = ended {
-            ended.close().await;
-        }
+        let cursor = if is_over {
+            scan.close().await;
+            0
+        } else {
+            self.shared.scans.keep(self.owner, scan, place, Instant::now())
+        };
 
         self.reply(Reply::Array(2));
         self.reply(Reply::Bulk(cursor.to_string().as_bytes()));
         self.reply(Reply::Array(keys_count));
         self.output.append(&mut keys);
+    }
+
+    fn no_cursor(&mut self) {
+        self.error("ERR no such cursor: a cursor is good once, on its own connection; begin with 0");
     }
 
     fn config(&mut self, patterns: &[&[u8]]) {

@@ -11,7 +11,7 @@
 //! it began. [`MemoryPlan`] divides the memory budget.
 //!
 //! # Limits
-//! The memory budget does not include the memory of compactions (some MiB for each file they read). A read may see a
+//! The memory budget does not include the memory of compactions and scans (some MiB for each file they read). A read may see a
 //! write that is not durable yet.
 //!
 //! # Example
@@ -71,6 +71,9 @@ const SEGMENT_MAX_BYTES: u64 = 16 << 20;
 /// Smallest memory budget in bytes. With less, memory tables would become files of a few blocks.
 pub const MEMORY_MIN_BYTES: u64 = 16 << 20;
 
+/// Memory budget in bytes for each scan of clients. A scan itself takes some MiB: it reads ahead in each file.
+pub const SCAN_MEMORY_BYTES: u64 = 32 << 20;
+
 /// Options for opening a database.
 #[derive(Clone, Debug)]
 pub struct DatabaseOptions {
@@ -123,6 +126,8 @@ pub struct MemoryPlan {
     pub requests_bytes: u64,
     /// Replies that exceed it: a sixteenth.
     pub replies_bytes: u64,
+    /// Most scans of clients at a time: one for each [`SCAN_MEMORY_BYTES`], at least 4.
+    pub scans_max: usize,
 }
 
 impl MemoryPlan {
@@ -138,6 +143,7 @@ impl MemoryPlan {
             memtable_bytes: unflushed_bytes / 4,
             requests_bytes: memory_bytes / 16,
             replies_bytes: memory_bytes / 16,
+            scans_max: usize::try_from(memory_bytes / SCAN_MEMORY_BYTES).unwrap_or(usize::MAX).max(4),
         }
     }
 }

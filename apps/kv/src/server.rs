@@ -27,7 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::budget::Budget;
-use crate::command::{Next, Service, Session};
+use crate::command::{Next, Service, Session, Shared};
 use crate::resp::{Parsed, parse};
 
 /// Buffer that each connection has apart from the shared budget, in bytes.
@@ -41,8 +41,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// Serves connections until `stop` is true, then waits a bounded time until the open ones end.
 pub async fn serve_connections(listener: TcpListener, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
-    let memory = *service.database.memory();
-    let budgets = (Budget::new(memory.requests_bytes), Budget::new(memory.replies_bytes));
+    let shared = Shared::of(service.database.memory());
     let places = Arc::new(Semaphore::new(service.connections_max));
 
     let mut connections = JoinSet::new();
@@ -60,11 +59,11 @@ pub async fn serve_connections(listener: TcpListener, service: Arc<Service>, mut
 
         match Arc::clone(&places).try_acquire_owned() {
             Ok(place) => {
-                let (service, budgets, stop) = (Arc::clone(&service), budgets.clone(), stop.clone());
+                let (service, shared, stop) = (Arc::clone(&service), shared.clone(), stop.clone());
                 connections.spawn(async move {
                     service.connections.fetch_add(1, Ordering::Relaxed);
                     // A failed connection concerns only its client.
-                    let _ = Connection::new(stream, Arc::clone(&service), budgets).serve(stop).await;
+                    let _ = Connection::new(stream, Arc::clone(&service), shared).serve(stop).await;
                     service.connections.fetch_sub(1, Ordering::Relaxed);
                     drop(place);
                 });
@@ -101,11 +100,12 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(stream: TcpStream, service: Arc<Service>, (budget, replies): (Budget, Budget)) -> Connection {
+    fn new(stream: TcpStream, service: Arc<Service>, shared: Shared) -> Connection {
         // Replies are sent whole, so Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         let (reader, writer) = stream.into_split();
-        let session = Session::new(Arc::clone(&service), writer, replies);
+        let budget = shared.requests.clone();
+        let session = Session::new(Arc::clone(&service), writer, shared);
         Connection { reader, session, service, buffer: Vec::new(), budget, taken: None }
     }
 
