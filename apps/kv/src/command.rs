@@ -37,6 +37,8 @@ use crate::scans::{LIFETIME, Scans, matches};
 pub const OUTPUT_BYTES: usize = 64 << 10;
 /// Longest time in which a client reads nothing of a reply.
 pub const PATIENCE: Duration = Duration::from_secs(10);
+/// Time that a scan has to begin on a full disk. Below the reserve there is mostly space for the flush that it needs.
+const SCAN_PATIENCE: Duration = Duration::from_secs(5);
 /// Most keys that a step of a scan reads.
 const SCAN_COUNT_MAX: u64 = 100_000;
 /// Metrics of SlateDB that INFO shows.
@@ -291,20 +293,34 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             return;
         }
 
-        let database = &self.service.database;
-        let written = tokio::select! {
-            biased;
-            written = database.set(key, value) => written,
-            // The write waits for memory, and the disk has no space to flush it.
-            refusal = database.space().until_full() => return self.error(&refusal),
-        };
-
-        match written {
+        match self.or_full(self.service.database.set(key, value)).await {
             Ok(handle) => {
                 self.unacknowledged = Some(handle);
                 self.reply(Reply::Simple("OK"));
             }
-            Err(error) => self.failed(&error),
+            Err(message) => self.error(&message),
+        }
+    }
+
+    /// Waits for `write`. Returns the error for the client if it failed, or waits for memory that the disk has no space to
+    /// flush.
+    async fn or_full<T>(&self, write: impl Future<Output = Result<T, Error>>) -> Result<T, String> {
+        tokio::select! {
+            biased;
+            written = write => written.map_err(|error| format!("ERR {error}")),
+            refusal = self.service.database.space().until_full("this write may be there or not") => Err(refusal),
+        }
+    }
+
+    /// Begins a scan. Returns the error for the client if that failed, or takes longer than [`SCAN_PATIENCE`] on a full disk.
+    async fn begin_scan(&self) -> Result<Scan, String> {
+        let full = async {
+            tokio::time::sleep(SCAN_PATIENCE).await;
+            self.service.database.space().until_full("the scan has not begun: it waits for memory to be flushed").await
+        };
+        tokio::select! {
+            begun = self.service.database.scan(LIFETIME) => begun.map_err(|error| format!("ERR {error}")),
+            refusal = full => Err(refusal),
         }
     }
 
@@ -315,14 +331,14 @@ impl<W: AsyncWrite + Unpin> Session<W> {
 
         let mut deleted = 0;
         for key in keys {
-            let found = match self.service.database.get(key).await {
+            match self.service.database.get(key).await {
                 Ok(None) => continue,
-                Ok(Some(_)) => self.service.database.delete(key).await,
-                Err(error) => Err(error),
-            };
-            match found {
-                Ok(handle) => self.unacknowledged = Some(handle),
+                Ok(Some(_)) => {}
                 Err(error) => return self.failed(&error),
+            }
+            match self.or_full(self.service.database.delete(key)).await {
+                Ok(handle) => self.unacknowledged = Some(handle),
+                Err(message) => return self.error(&message),
             }
             deleted += 1;
         }
@@ -348,9 +364,9 @@ impl<W: AsyncWrite + Unpin> Session<W> {
                 if let Some(ended) = ended {
                     ended.close().await;
                 }
-                match self.service.database.scan(LIFETIME).await {
+                match self.begin_scan().await {
                     Ok(scan) => (scan, place),
-                    Err(error) => return self.failed(&error),
+                    Err(message) => return self.error(&message),
                 }
             }
         };

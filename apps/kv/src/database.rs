@@ -181,7 +181,12 @@ impl Database {
         let locks = lock_all(options)?;
         let engine = Arc::new(Engine::start(options)?);
         let classes = engine.classes;
-        Database::build(engine, options, locks, classes, None).await
+        let built = Database::build(engine, options, locks, classes, None).await;
+        if let (Err(_), Some(trace)) = (&built, &options.trace) {
+            // The trace of nothing would refuse the next attempt, which names a file that cannot be removed.
+            let _ = std::fs::remove_file(trace);
+        }
+        built
     }
 
     /// Opens the database like [`Database::open`], on a running engine. Its I/O has the classes of `classes`.

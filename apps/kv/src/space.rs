@@ -80,10 +80,10 @@ impl SpaceGate {
         self.refusal_of("nothing was written")
     }
 
-    /// Waits until writes must be refused, and returns the error for a write that already waits.
-    pub async fn until_full(&self) -> String {
+    /// Waits until writes must be refused, and returns the error for work that already waits, whose state is `state`.
+    pub async fn until_full(&self, state: &str) -> String {
         loop {
-            match self.refusal_of("this write may be there or not") {
+            match self.refusal_of(state) {
                 Some(refusal) => return refusal,
                 None => tokio::time::sleep(INTERVAL).await,
             }

@@ -149,8 +149,10 @@ fn a_server_that_does_not_find_its_commit_log_is_refused() {
     assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
     server.kill();
 
-    let (code, said) = refusal(command(directory.path(), &[]));
+    let trace = directory.path().join("kv.plt");
+    let (code, said) = refusal(command(directory.path(), &["--trace", trace.to_str().unwrap()]));
     assert!(code == Some(2) && said.contains("may have acknowledged writes"), "{code:?} {said}");
+    assert!(!trace.exists(), "the next attempt may record there");
     assert!(said.contains(elsewhere.path().to_str().unwrap()), "{said}");
 
     // As if its file system were not mounted.

@@ -65,6 +65,29 @@ fn a_full_disk_refuses_writes_and_recovers() {
 }
 
 #[test]
+fn a_scan_does_not_wait_for_a_full_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(_disk) = SmallDisk::mount(directory.path()) else {
+        return skip::skip("a file system in memory can be mounted by root alone");
+    };
+    let server = Server::start(directory.path(), &[]);
+    assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
+
+    // Not a byte is left for the flush that a scan needs.
+    let ballast = directory.path().join("ballast");
+    let mut file = std::fs::File::create(&ballast).unwrap();
+    while std::io::Write::write_all(&mut file, &[1; 4096]).is_ok() {}
+    drop(file);
+    let refusal = server.typed("SCAN 0");
+    assert!(refusal.starts_with("-DISKFULL ") && refusal.contains("the scan has not begun"), "{refusal}");
+    assert_eq!(server.typed("GET ship"), "$4\r\nahoy\r\n");
+
+    std::fs::remove_file(&ballast).unwrap();
+    assert_eq!(server.typed("SCAN 0"), "*2\r\n$1\r\n0\r\n*1\r\n$4\r\nship\r\n");
+    assert!(server.stop().success());
+}
+
+#[test]
 fn a_disk_that_the_writes_themselves_fill_loses_none_of_them() {
     let directory = tempfile::tempdir().unwrap();
     let Some(_disk) = SmallDisk::mount(directory.path()) else {
