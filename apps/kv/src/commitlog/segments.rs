@@ -191,8 +191,14 @@ impl Segments {
                 eprintln!("the commit log in {}: {error}; repeated until it succeeds", self.directory.display());
                 is_told = true;
             }
-            // The content after this segment's last record is no longer known.
-            *tail = None;
+            // The content after this segment's last record is no longer known. If it has none, it is used again: else each
+            // repetition would take another file.
+            if tail.take().is_some_and(|failed| failed.end_bytes == 0) {
+                let mut files = self.files();
+                if let Some(Segment { path, capacity_bytes, .. }) = files.used.pop() {
+                    files.keep(path, capacity_bytes, self.segment_bytes);
+                }
+            }
             tokio::time::sleep(RETRY).await;
         }
     }
@@ -217,10 +223,13 @@ impl Segments {
     async fn next(&self, number: u64, least_bytes: u64) -> io::Result<Tail> {
         let spare = if least_bytes <= self.segment_bytes { self.files().spare.pop_front() } else { None };
         let (path, file, capacity_bytes) = match spare {
-            Some(path) => {
-                let file = self.open_file(&path, false).await?;
-                (path, file, self.segment_bytes)
-            }
+            Some(path) => match self.open_file(&path, false).await {
+                Ok(file) => (path, file, self.segment_bytes),
+                Err(error) => {
+                    self.files().spare.push_back(path);
+                    return Err(error);
+                }
+            },
             None => self.create(least_bytes.max(self.segment_bytes)).await?,
         };
 
@@ -459,5 +468,26 @@ mod tests {
         }
         std::fs::write(&path, whole).unwrap();
         check(&runtime, directory.path(), 0, &[(1, "ahoy"), (2, "ahoy"), (3, "ahoy")]).await;
+    }
+    #[tokio::test]
+    async fn a_write_that_fails_takes_no_files() {
+        let (runtime, directory) = (start(), tempfile::tempdir().unwrap());
+        let (segments, _) = open(&runtime, directory.path()).await;
+        let [first, second] = ["log/00000001.log", "log/00000002.log"].map(|name| directory.path().join(name));
+        for make in [
+            |path: &Path| std::fs::create_dir(path),
+            |path: &Path| std::os::unix::fs::symlink("/proc/self/oom_score_adj", path),
+        ] {
+            // The first file cannot be opened, or written.
+            std::fs::remove_file(&first).or_else(|_| std::fs::remove_dir(&first)).unwrap();
+            make(&first).unwrap();
+            let mut tail = None;
+            write(&segments, &mut tail, 1, "ahoy").await;
+            assert_eq!(segments.files().spare, std::slice::from_ref(&first));
+            assert_eq!(names(directory.path()), 2);
+
+            assert_eq!(segments.files().used.pop().unwrap().path, second);
+            segments.files().spare.push_back(second.clone());
+        }
     }
 }
