@@ -46,6 +46,25 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn operations_that_were_due_and_did_not_begin_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    // No server does it: a thread waits for each reply.
+    let behind = stress(&server, "read duration=1s -rate threads=1 fixed=1e8/s --format json");
+    let result: Value = serde_json::from_slice(&behind.stdout).unwrap();
+    let done = result["jobs"][0]["requests"].as_u64().unwrap();
+    assert_eq!(result["overdue"], 100_000_000 - done);
+    let said = String::from_utf8(behind.stderr).unwrap();
+    assert!(said.contains("of the 100000000 operations that were due had not begun"), "{said}");
+
+    let all = stress(&server, "read n=20 duration=1h -rate fixed=1000/s --format json");
+    let result: Value = serde_json::from_slice(&all.stdout).unwrap();
+    assert_eq!((&result["jobs"][0]["requests"], &result["overdue"]), (&20.into(), &0.into()));
+    let said = String::from_utf8(all.stderr).unwrap();
+    assert!(!said.contains("had not begun"), "{said}");
+}
+
+#[test]
 fn failures_have_their_codes() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &["--max-value", "100"]);

@@ -31,6 +31,8 @@ use tally::{Kind, Part};
 
 /// Time between two lines.
 const SECOND: Duration = Duration::from_secs(1);
+/// Percentage of the due operations above which those that have not begun are reported.
+const OVERDUE_PERCENT: u64 = 1;
 /// Time between two checks whether the load is over.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -82,10 +84,19 @@ pub fn stress(words: &[String]) -> Result<(), Failure> {
             break;
         }
     }
+    let overdue = load.overdue();
     load.join();
 
+    if let Some((due, overdue)) =
+        overdue.filter(|(due, overdue)| overdue.saturating_mul(100) > due.saturating_mul(OVERDUE_PERCENT))
+    {
+        eprintln!(
+            "{overdue} of the {due} operations that were due had not begun at the end: at this rate the server, or this client \
+             with its threads, falls behind, and the latencies lack the time for which those have waited"
+        );
+    }
     if plan.is_json {
-        println!("{:#}", json(&plan, at, &jobs));
+        println!("{:#}", json(&plan, at, &jobs, overdue.map(|(_, overdue)| overdue)));
     } else {
         println!("{COLUMNS}");
         for (kind, sum, _) in &jobs {

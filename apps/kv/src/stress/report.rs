@@ -65,9 +65,9 @@ pub struct Second {
     pub mean_ns: f64,
 }
 
-/// Returns the result as JSON for `plimsoll compare`.
+/// Returns the result as JSON for `plimsoll compare`. `overdue` operations were due and had not begun at the end.
 #[must_use]
-pub fn json(plan: &Plan, elapsed: Duration, jobs: &[(Kind, Part, Vec<Second>)]) -> Value {
+pub fn json(plan: &Plan, elapsed: Duration, jobs: &[(Kind, Part, Vec<Second>)], overdue: Option<u64>) -> Value {
     let job = |(kind, part, seconds): &(Kind, Part, Vec<Second>)| {
         let quantile = |quantile: f64| part.latencies.value_at_quantile(quantile) as f64 / 1e3;
 
@@ -89,6 +89,7 @@ pub fn json(plan: &Plan, elapsed: Duration, jobs: &[(Kind, Part, Vec<Second>)]) 
     json!({
         "schema": 1, "plimsoll": env!("CARGO_PKG_VERSION"), "backend": "resp", "interrupted": false, "seed": plan.seed,
         "threads": plan.threads, "rate_per_s": plan.rate_per_s, "duration_s": elapsed.as_secs_f64(),
+        "overdue": overdue,
         "jobs": jobs.iter().map(job).collect::<Vec<Value>>(),
     })
 }

@@ -10,7 +10,8 @@
 //! records the latency. Without a rate, the intended start is the time at which the thread is ready.
 //!
 //! # Limits
-//! A thread whose connection breaks records an error and reconnects, at most every [`RETRY`].
+//! A thread whose connection breaks records an error and reconnects, at most every [`RETRY`]. Operations that were due but
+//! had not begun when the load ended have no latency; [`Load::overdue`] counts them.
 //!
 //! # Example
 //! `Load::start(plan)?`, then `tally().take()` each second until `is_over()`.
@@ -46,6 +47,7 @@ struct Shared {
     plan: Plan,
     started: Instant,
     next: AtomicU64,
+    begun: AtomicU64,
     is_stopped: AtomicBool,
     tally: Tally,
     /// Incompressible bytes. Each value is a slice of them.
@@ -74,6 +76,7 @@ impl Load {
             plan,
             started: Instant::now(),
             next: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
             tally: Tally::default(),
             content,
@@ -106,6 +109,16 @@ impl Load {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Returns how many operations were due, and how many of these had not begun when the load ended. `None` unless it has
+    /// a fixed rate and a duration, and has ended. The latencies lack the time for which those have waited.
+    #[must_use]
+    pub fn overdue(&self) -> Option<(u64, u64)> {
+        let Plan { rate_per_s, duration, operations, .. } = self.shared.plan;
+        // An operation is due if its intended start is before the end.
+        let due = ((rate_per_s? * duration?.as_secs_f64()).ceil() as u64).min(operations.unwrap_or(u64::MAX));
+        self.is_over().then(|| (due, due.saturating_sub(self.shared.begun.load(Ordering::Relaxed))))
     }
 
     /// Stops the load. Operations in flight still complete.
@@ -182,7 +195,9 @@ impl Shared {
             .duration
             .is_some_and(|duration| intended.max(Instant::now()).saturating_duration_since(self.started) >= duration);
 
-        (!is_enough && !is_late && !self.is_stopped.load(Ordering::Relaxed)).then_some((operation, intended))
+        let is_next = !is_enough && !is_late && !self.is_stopped.load(Ordering::Relaxed);
+        self.begun.fetch_add(u64::from(is_next), Ordering::Relaxed);
+        is_next.then_some((operation, intended))
     }
 
     fn value(&self, random: &mut StdRng) -> &[u8] {
