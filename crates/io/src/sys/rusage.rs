@@ -148,8 +148,10 @@ fn thread_run_delay_ns() -> io::Result<u64> {
 
 /// Returns whether a seccomp filter checks the system calls of the calling thread, or forbids this query.
 pub(crate) fn thread_has_seccomp_filter() -> bool {
+    // libc reads all arguments.
+    let none: libc::c_ulong = 0;
     // SAFETY: the call touches no memory.
-    unsafe { libc::prctl(libc::PR_GET_SECCOMP) != 0 }
+    unsafe { libc::prctl(libc::PR_GET_SECCOMP, none, none, none, none) != 0 }
 }
 
 #[cfg(test)]
