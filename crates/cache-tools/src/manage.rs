@@ -26,10 +26,11 @@ use std::path::{Path, PathBuf, absolute};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll_cache::stats::DiskHealth;
+use plimsoll_cache::stats::{CacheStats, DiskHealth, DiskStats};
 use plimsoll_cache::{BlockCache, CacheError, CreateOptions, HostOptions};
 use plimsoll_figures::units::format_bytes_binary;
 
+use super::check;
 use super::config::{self, CacheFile, Device, DeviceState, FileError, base_of};
 use super::follow;
 use super::live::{self, Live};
@@ -366,10 +367,24 @@ pub fn remove(
         other => other,
     };
     if removed.is_err() {
-        mark(path, &devices, DeviceState::Active)?;
+        let now = disks_now(path);
+        // A removal that has begun is not taken back. One that has ended leaves no disk of the cache at its path.
+        let has_begun = |device: &&Device| {
+            let place = device.full_path(path);
+            let is_removing = |disk: &DiskStats| disk.health == DiskHealth::Removing;
+            follow::disk_at(&now, &place).map_or_else(|| !now.disks.is_empty() && place.exists(), is_removing)
+        };
+        let not_begun: Vec<Device> = devices.iter().filter(|device| !has_begun(device)).cloned().collect();
+        mark(path, &not_begun, DeviceState::Active)?;
     }
     let removed = removed?;
     Ok(disks.iter().map(|disk| format!("{}: {removed}", disk.display())).collect::<Vec<_>>().join("\n"))
+}
+
+/// Returns the state of the disks of the cache of the file at `path`, open or not; none if it cannot be seen.
+fn disks_now(path: &Path) -> CacheStats {
+    let live = live::read(path).map(|live| live.cache).ok();
+    live.or_else(|| Some(check::inspect(path).ok()?.stats)).unwrap_or_default()
 }
 
 /// Writes the desired state of devices into the file.

@@ -5,7 +5,6 @@ use std::cell::RefCell;
 use tempfile::TempDir;
 
 use super::*;
-use crate::check;
 
 #[path = "../../skip.rs"]
 mod skip;
@@ -47,6 +46,23 @@ fn a_disk_that_holds_something_else_is_forgotten_and_not_written() {
     let session = Session::open(&path, |_| ()).unwrap();
     assert_eq!((session.cache().stats().disks.len(), session.cache().findings()), (1, Vec::new()));
     session.close().unwrap();
+}
+
+/// The file called the first disk active again, whose removal went on: at its end it was no member any more, and the
+/// cache could not be opened.
+#[test]
+fn a_removal_that_has_begun_stays_in_the_file_where_another_fails() {
+    let Some((directory, path)) = world() else { return };
+    let [a, b, c] = ["a", "b", "c"].map(|name| directory.path().join(name));
+    fs::remove_file(&c).unwrap();
+    let error = remove(&path, &[a, b], &patience(), &ignore).unwrap_err().to_string();
+    assert!(error.contains("the last disk cannot be removed"), "{error}");
+    let file = config::parse_from_file(&path).unwrap();
+    let state = |name: &str| file.devices.iter().find(|device| device.path == Path::new(name)).map(|found| found.state);
+    // It may have ended by now, and its entry with it.
+    assert_ne!(state("a"), Some(DeviceState::Active));
+    assert_eq!((state("b"), state("c")), (Some(DeviceState::Active), Some(DeviceState::Active)));
+    Session::open(&path, |_| ()).unwrap().close().unwrap();
 }
 
 /// A hard link stands for a bind mount, or a second node of a device: no path leads to the other.
