@@ -65,6 +65,33 @@ fn a_removal_that_has_begun_stays_in_the_file_where_another_fails() {
     Session::open(&path, |_| ()).unwrap().close().unwrap();
 }
 
+/// As after a crash between `cache add`, which writes the file, and the running cache's next look at it: the new device
+/// was refused, and with it the cache.
+#[test]
+fn a_device_that_the_file_has_and_the_cache_not_yet_is_added_when_it_is_opened() {
+    let Some((directory, path)) = world() else { return };
+    let list = |name: &str| {
+        let device = Device { path: name.into(), ..Device::default() };
+        config::edit(&path, |file| Ok(file.devices.push(device))).unwrap();
+    };
+    File::create_new(directory.path().join("d")).unwrap().set_len(32 << 20).unwrap();
+    list("d");
+    assert!(check::check(&path, |_, _| ()).unwrap().is_sound());
+    let session = Session::open(&path, |_| ()).unwrap();
+    let (disks, is_over) = (|| session.cache().stats().disks.len(), patience());
+    while disks() < 4 && !is_over() {
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(disks(), 4);
+    session.close().unwrap();
+
+    // A device with somebody's data may be a wrong path.
+    fs::write(directory.path().join("e"), vec![7; 32 << 20]).unwrap();
+    list("e");
+    let error = Session::open(&path, |_| ()).err().unwrap().to_string();
+    assert!(error.contains("data of something else"), "{error}");
+}
+
 /// A hard link stands for a bind mount, or a second node of a device: no path leads to the other.
 #[test]
 fn a_disk_by_another_name_is_the_same_disk() {

@@ -20,7 +20,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -142,8 +143,9 @@ fn open_cache(path: &Path, file: &mut CacheFile) -> Result<BlockCache, SessionEr
         open_members(path, file, |file, sources| block_on(BlockCache::open(file.config.clone(), &sources, &host)))?;
     let is_missing = |disk: &DiskStats| disk.health == DiskHealth::Missing;
     let is_any_missing = cache.stats().disks.iter().any(is_missing);
-    let (missed, removed): (Vec<Gone>, Vec<Gone>) =
-        gone.into_iter().partition(|gone| is_any_missing && !gone.is_no_member);
+    // The follower adds those that are not marked for removal: they are new.
+    let marked = gone.into_iter().filter(|gone| gone.device.state == DeviceState::Removing);
+    let (missed, removed): (Vec<Gone>, Vec<Gone>) = marked.partition(|gone| is_any_missing && !gone.is_no_member);
     file.devices.extend(missed.into_iter().map(|gone| gone.device));
     if !removed.is_empty() {
         follow::forget(path, &removed.into_iter().map(|gone| gone.device.path).collect::<Vec<_>>())?;
@@ -151,7 +153,7 @@ fn open_cache(path: &Path, file: &mut CacheFile) -> Result<BlockCache, SessionEr
     Ok(cache)
 }
 
-/// A device marked for removal whose disk cannot be opened as one of the cache.
+/// A device whose disk cannot be opened as one of the cache: it is marked for removal, or new.
 pub(super) struct Gone {
     device: Device,
     /// Whether it is known not to be a member: the other disks do not list it.
@@ -159,8 +161,9 @@ pub(super) struct Gone {
 }
 
 /// Opens the disks that `file`, which lies at `path`, names. A disk marked for removal may no longer be a member (the
-/// others do not list it), or may have lost its label (wiped, or overwritten by something else). Such disks are removed
-/// from `file`, and returned.
+/// others do not list it), or may have lost its label (wiped, or overwritten by something else). A blank disk that is not
+/// marked is still to be added: whoever wrote it into the file did not live to see that. Such disks are removed from
+/// `file`, and returned.
 pub(super) fn open_members<T>(
     path: &Path,
     file: &mut CacheFile,
@@ -179,11 +182,21 @@ pub(super) fn open_members<T>(
             }
             _ => None,
         };
-        let removed = removed.filter(|at| file.devices.get(*at).is_some_and(|d| d.state == DeviceState::Removing));
-        let Some(at) = removed else { return Err(error.into()) };
+        let is_new = |device: &Device| file.devices.len() > 1 && is_blank(&device.full_path(path));
+        let may_go = |device: &Device| device.state == DeviceState::Removing || is_new(device);
+        let Some(at) = removed.filter(|at| file.devices.get(*at).is_some_and(may_go)) else {
+            return Err(error.into());
+        };
         let is_no_member = matches!(error, CacheError::NotAMember { .. });
         gone.push(Gone { device: file.devices.remove(at), is_no_member });
     }
+}
+
+/// Returns whether a disk has zeros where a cache's superblocks are.
+fn is_blank(disk: &Path) -> bool {
+    let mut begin = vec![1; 64 << 10];
+    let read = File::open(disk).and_then(|mut file| file.read_exact(&mut begin));
+    read.is_ok() && begin.iter().all(|byte| *byte == 0)
 }
 
 impl Target for Session {
