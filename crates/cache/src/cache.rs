@@ -295,8 +295,9 @@ impl BlockCache {
         lock(&self.engine.findings).clone()
     }
 
-    /// Makes a last checkpoint and stops the cache. The checkpoint waits 10 s for a disk that hangs, and is made
-    /// without it; then all operations have 10 s to end, and the shards of the cache to stop.
+    /// Makes a last checkpoint and stops the cache: blocks that are not written by then are dropped. The checkpoint
+    /// waits 10 s for a disk that hangs, and is made without it; then all operations have 10 s to end, and the shards of
+    /// the cache to stop.
     ///
     /// # Errors
     /// [`CacheError::Hangs`] where operations on a disk have not ended after that time; when no disk can be written.
@@ -448,7 +449,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use plimsoll::backend::OpenOptions;
-    use plimsoll::backend::sim::{SimConfig, SimWorld};
+    use plimsoll::backend::sim::{SimConfig, SimDiskState, SimWorld};
     use plimsoll::{Class, DiskSetup, SimRuntime, Topology};
 
     use super::*;
@@ -458,7 +459,7 @@ mod tests {
         pin!(future).poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// A cache of one disk of 32 MiB on one simulated shard.
+    /// A cache of one disk on one simulated shard.
     struct Stage {
         runtime: SimRuntime,
         topology: Topology,
@@ -466,7 +467,7 @@ mod tests {
     }
 
     impl Stage {
-        fn new() -> Stage {
+        fn new(len_bytes: u64) -> Stage {
             let world = SimWorld::new(&SimConfig::default()).unwrap();
             let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
             let runtime = SimRuntime::new(&world, &topology).unwrap();
@@ -474,7 +475,7 @@ mod tests {
             let new = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
             let (file, shard) = (stage.topology.file("disk".as_ref(), new, 0), stage.runtime.shard(0).clone());
             let made = stage.runtime.block_on(0, async {
-                shard.set_len(&file, Class::DEFAULT, 32 << 20).await.unwrap();
+                shard.set_len(&file, Class::DEFAULT, len_bytes).await.unwrap();
                 let options = CreateOptions { slab_bytes: Some(1 << 20), ..CreateOptions::default() };
                 BlockCache::create_on(&options, &stage.disks, &stage.host()).await
             });
@@ -493,7 +494,11 @@ mod tests {
 
     /// Returns an open cache, and the shard's runtime.
     fn cache() -> (SimRuntime, BlockCache) {
-        let stage = Stage::new();
+        cache_of(32 << 20)
+    }
+
+    fn cache_of(len_bytes: u64) -> (SimRuntime, BlockCache) {
+        let stage = Stage::new(len_bytes);
         let opened = stage.runtime.block_on(0, stage.open()).unwrap().unwrap();
         (stage.runtime, opened)
     }
@@ -501,7 +506,7 @@ mod tests {
     /// The keeper went on with nobody to close the cache, whose disks stayed locked as long as the program's shards.
     #[test]
     fn an_opening_that_is_given_up_leaves_no_cache_behind() {
-        let stage = Stage::new();
+        let stage = Stage::new(32 << 20);
         let runtime = &stage.runtime;
         let hour = Duration::from_secs(3600);
         assert!(poll(stage.open()).is_pending());
@@ -512,6 +517,23 @@ mod tests {
         let cache = runtime.block_on(0, stage.open()).unwrap().unwrap();
         assert_eq!(cache.findings(), Vec::<String>::new());
         runtime.block_on(0, cache.close()).unwrap().unwrap();
+    }
+
+    /// On a program's shards, writes that waited for a slow disk were begun all the same: closing took them for operations
+    /// that hang.
+    #[test]
+    fn a_cache_that_closes_begins_no_more_writes() {
+        let (runtime, cache) = cache_of(256 << 20);
+        runtime.world().set_disk_state(0, SimDiskState::Slow { factor: 1000.0 }).unwrap();
+        for key in 0..2000_u32 {
+            assert!(poll(cache.insert(&key.to_le_bytes(), &[1; 65_536])).is_pending());
+        }
+        let engine = Arc::downgrade(cache.engine());
+        runtime.block_on(0, cache.close()).unwrap().unwrap();
+        assert!(engine.upgrade().is_none(), "something holds the cache, and with it the locks of its disks");
+        let landed = runtime.world().landed();
+        runtime.run_for(Duration::from_secs(3600)).unwrap();
+        assert_eq!(runtime.world().landed(), landed);
     }
 
     /// A write under way held the cache, and the cache held the write: with its index, its memory and its disks it was

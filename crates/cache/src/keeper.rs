@@ -20,9 +20,11 @@
 //! interval is 60 s.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_channel::oneshot;
 use plimsoll::Shard;
 use plimsoll::buffer::AlignedBuf;
 
@@ -53,10 +55,21 @@ const DOUBT_AFTER_ROUNDS: u64 = DEADLINE.as_nanos() as u64 / ROUND_NS;
 pub(crate) fn keep(engine: Arc<Engine>, shard: Shard) -> impl Future<Output = ()> {
     let post = Post(engine);
     async move {
+        let mut closing = None;
+        let keeping = async { closing = keep_in_order(&post.0, &shard).await };
         // The watch has no end of its own.
-        let _: Option<()> = race(watch(&post.0, &shard), keep_in_order(&post.0, &shard)).await;
+        let _: Option<()> = race(watch(&post.0, &shard), keeping).await;
+        // Before the answer, after which the caller may open the disks again: the engine has their locks.
+        drop(post);
+        if let Some((closer, held)) = closing {
+            // The caller may have dropped its future.
+            let _ = closer.send(held);
+        }
     }
 }
+
+/// The caller that waits for the end, and the disks on which operations have not ended.
+type Closing = (oneshot::Sender<Vec<PathBuf>>, Vec<PathBuf>);
 
 /// The keeper's hold of the engine. It ends with the keeper, also if the shard drops a keeper that has never run.
 struct Post(Arc<Engine>);
@@ -67,7 +80,7 @@ impl Drop for Post {
     }
 }
 
-async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) {
+async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) -> Option<Closing> {
     let interval_ns = u64::try_from(engine.config.checkpoint_interval.as_nanos()).unwrap_or(u64::MAX);
     let mut due_ns = shard.now_ns().saturating_add(interval_ns);
     let mut cursor = Cursor::default();
@@ -107,11 +120,9 @@ async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) {
         engine.start_mover(shard).await;
         if is_stopping {
             debug_assert_eq!(engine.find_leak(), None, "the allocator and the index disagree");
-            if let Some(closer) = closer.filter(|closer| !closer.is_canceled()) {
-                // The caller may have dropped its future.
-                let _ = closer.send(engine.settle(shard).await);
-            }
-            return;
+            engine.end_writes();
+            let closer = closer.filter(|closer| !closer.is_canceled())?;
+            return Some((closer, engine.settle(shard).await));
         }
     }
 }
@@ -202,6 +213,17 @@ impl Engine {
             disk.judge(|health| health.set_failed("it has not answered for 10 s".to_owned()));
         } else {
             drop(self.bell.ring_for_checkpoint());
+        }
+    }
+
+    /// Begins no more writes: the next opening would not know of them.
+    fn end_writes(&self) {
+        for disk in self.all_disks() {
+            // With the gate closed no change is half done.
+            let closed = write(&self.gate);
+            disk.part();
+            drop(closed);
+            disk.give_up_all_writes();
         }
     }
 
