@@ -72,7 +72,11 @@ fn a_device_that_the_file_has_and_the_cache_not_yet_is_added_when_it_is_opened()
     let Some((directory, path)) = world() else { return };
     let list = |name: &str| {
         let device = Device { path: name.into(), ..Device::default() };
-        config::edit(&path, |file| Ok(file.devices.push(device))).unwrap();
+        let change = |file: &mut CacheFile| {
+            file.devices.push(device);
+            Ok(())
+        };
+        config::edit(&path, change).unwrap();
     };
     File::create_new(directory.path().join("d")).unwrap().set_len(32 << 20).unwrap();
     list("d");

@@ -161,9 +161,9 @@ pub(super) struct Gone {
 }
 
 /// Opens the disks that `file`, which lies at `path`, names. A disk marked for removal may no longer be a member (the
-/// others do not list it), or may have lost its label (wiped, or overwritten by something else). A blank disk that is not
-/// marked is still to be added: whoever wrote it into the file did not live to see that. Such disks are removed from
-/// `file`, and returned.
+/// others do not list it), or may have lost its label (wiped, or overwritten by something else). A blank disk that is
+/// not marked is still to be added: whoever wrote it into the file did not live to see that. Such disks are removed
+/// from `file`, and returned.
 pub(super) fn open_members<T>(
     path: &Path,
     file: &mut CacheFile,

@@ -75,8 +75,8 @@ impl Block {
         Block::from_vec(bytes.to_vec())
     }
 
-    /// Returns the bytes of the memory that the block keeps: the whole sectors that it was read with, or what it was cut
-    /// from.
+    /// Returns the bytes of the memory that the block keeps: the whole sectors that it was read with, or what it was
+    /// cut from.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.memory {
             Memory::Aligned(buffer) => buffer.len(),

@@ -104,8 +104,8 @@ impl BlockCache {
         BlockCache::open_on(config, disks, Host::threads(host, &models)?).await
     }
 
-    /// Opens a cache as [`BlockCache::open`] does, on an existing host. If the future is dropped, the cache is closed as
-    /// soon as it is open.
+    /// Opens a cache as [`BlockCache::open`] does, on an existing host. If the future is dropped, the cache is closed
+    /// as soon as it is open.
     ///
     /// # Errors
     /// As [`BlockCache::open`].
@@ -296,8 +296,8 @@ impl BlockCache {
     }
 
     /// Makes a last checkpoint and stops the cache: blocks that are not written by then are dropped. The checkpoint
-    /// waits 10 s for a disk that hangs, and is made without it; then all operations have 10 s to end, and the shards of
-    /// the cache to stop.
+    /// waits 10 s for a disk that hangs, and is made without it; then all operations have 10 s to end, and the shards
+    /// of the cache to stop.
     ///
     /// # Errors
     /// [`CacheError::Hangs`] where operations on a disk have not ended after that time; when no disk can be written.
@@ -519,8 +519,8 @@ mod tests {
         runtime.block_on(0, cache.close()).unwrap().unwrap();
     }
 
-    /// On a program's shards, writes that waited for a slow disk were begun all the same: closing took them for operations
-    /// that hang.
+    /// On a program's shards, writes that waited for a slow disk were begun all the same: closing took them for
+    /// operations that hang.
     #[test]
     fn a_cache_that_closes_begins_no_more_writes() {
         let (runtime, cache) = cache_of(256 << 20);

@@ -6,8 +6,8 @@
 //! hit.
 //!
 //! # How it works
-//! *Bytes* are those that a block takes on its disk: whole sectors. By the bytes of their data, a full cache of blocks of
-//! 100 bytes in sectors of 4096 would look as if it were 2 % full, and have 41 times as many ghosts as blocks.
+//! *Bytes* are those that a block takes on its disk: whole sectors. By the bytes of their data, a full cache of blocks
+//! of 100 bytes in sectors of 4096 would look as if it were 2 % full, and have 41 times as many ghosts as blocks.
 //!
 //! *Clock.* It advances with the bytes used (inserted or hit): one tick for 1/512 of the capacity, at least 4 KiB. A
 //! block's *age* is the number of ticks since its last use.
@@ -255,8 +255,8 @@ impl Recency {
         self.advance(u64::from(tick.wrapping_sub(short(self.now()))));
     }
 
-    /// Counts the use of a block of `len_bytes`. If that advances the clock, returns its old and new values. If another thread is
-    /// advancing it, leaves the rest to the next use.
+    /// Counts the use of a block of `len_bytes`. If that advances the clock, returns its old and new values. If another
+    /// thread is advancing it, leaves the rest to the next use.
     pub(super) fn used(&self, len_bytes: u32) -> Option<(u64, u64)> {
         let (tick_bytes, space_bytes) = (self.tick_bytes.load(Relaxed), u64::from(self.blocks.space_of(len_bytes)));
         if self.used_bytes.fetch_add(space_bytes, Relaxed) + space_bytes < tick_bytes {

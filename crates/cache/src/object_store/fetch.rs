@@ -3,10 +3,10 @@
 //! # How it works
 //! Fetches under way are in a map by block key (`flying`). Each is a shared future that all its waiters may drive, so
 //! none depends on another's being polled. The map holds it weakly. A fetch takes its blocks out of the map when it
-//! ends, or when its last reader is dropped. If it fails, one of its readers gets the store's error; the others try once
-//! more, together, and get that attempt's error if it fails too. Fetched blocks are in memory (`flying`) until they are written. A write
-//! may end between a reader's look-up and the moment at which that reader would begin a fetch: blocks that are cached
-//! by then are looked up again.
+//! ends, or when its last reader is dropped. If it fails, one of its readers gets the store's error; the others try
+//! once more, together, and get that attempt's error if it fails too. Fetched blocks are in memory (`flying`) until
+//! they are written. A write may end between a reader's look-up and the moment at which that reader would begin a
+//! fetch: blocks that are cached by then are looked up again.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -321,8 +321,8 @@ impl Reader {
                 if let Some(error) = lock(failed).take() {
                     return Err(ReadError::Origin(error));
                 }
-                // Another reader took the error. With more than one further attempt, the last of many readers would wait
-                // for those of all others.
+                // Another reader took the error. With more than one further attempt, the last of many readers would
+                // wait for those of all others.
                 if attempt == Attempt::Last {
                     return Err(ReadError::Origin(lock(failed).copy()));
                 }

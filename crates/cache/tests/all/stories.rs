@@ -205,8 +205,8 @@ fn what_is_touched_now_and_then_is_not_evicted() {
     });
 }
 
-/// Ages and ghosts were counted by the bytes of data, of which a cache full of short blocks has few: all its blocks were
-/// equally old, and its ghosts took many times the memory of its blocks.
+/// Ages and ghosts were counted by the bytes of data, of which a cache full of short blocks has few: all its blocks
+/// were equally old, and its ghosts took many times the memory of its blocks.
 #[test]
 fn short_blocks_are_evicted_by_age_and_leave_no_more_ghosts_than_long_ones() {
     let town = Town::new(1, 17 << 20, 6);
