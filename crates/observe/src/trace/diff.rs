@@ -52,6 +52,13 @@ struct Times {
     windows: Windows,
 }
 
+impl Times {
+    fn join(&mut self, other: &Times) {
+        self.all.merge(&other.all);
+        self.windows.join(&other.windows);
+    }
+}
+
 /// One of the two traces, while it is read.
 pub struct Side {
     times: BTreeMap<(u16, usize), Box<Times>>,
@@ -159,11 +166,12 @@ impl Side {
     }
 
     pub fn finish(self, trace: &Trace) -> SideDone {
-        let times = self.times.into_iter();
-        SideDone {
-            times: times.map(|((class, stage), times)| ((trace.class_name(class), stage), times)).collect(),
-            gaps: self.gaps.finish(trace),
+        // A class that was made again has another number, and its old name.
+        let mut times: BTreeMap<(String, usize), Box<Times>> = BTreeMap::new();
+        for ((class, stage), of_number) in &self.times {
+            times.entry((trace.class_name(*class), *stage)).or_default().join(of_number);
         }
+        SideDone { times, gaps: self.gaps.finish(trace) }
     }
 }
 

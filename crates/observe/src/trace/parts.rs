@@ -156,6 +156,18 @@ impl<T: Join, const MAX: usize> Parts<T, MAX> {
         }
     }
 
+    /// Adds the sums of other parts, each where its time is.
+    pub(super) fn join(&mut self, other: &Parts<T, MAX>) {
+        let mut other = other.clone();
+        other.lengthen(self.length_ns());
+        self.lengthen(other.length_ns());
+        for (begin_ns, part) in other.all() {
+            if let Some(sum) = self.at(begin_ns) {
+                sum.join(&part);
+            }
+        }
+    }
+
     /// Joins parts in pairs.
     fn halve(&mut self) {
         if self.first % 2 == 1 {

@@ -1,6 +1,7 @@
 use plimsoll::core::trace::Event;
+use plimsoll::trace::format::{ClassName, Clock, Names, Writer};
 
-use super::super::story::{Story, events, read};
+use super::super::story::{Story, events, read, with_pauses};
 use super::*;
 
 fn side(events: &[Event]) -> SideDone {
@@ -70,4 +71,32 @@ fn what_is_on_one_side_only_is_told() {
     assert!(found.figures.is_empty() && found.to_csv().lines().count() == 1);
     let json: serde_json::Value = serde_json::to_value(&found).unwrap();
     assert_eq!(json["schema"], 1);
+}
+
+#[test]
+fn numbers_of_one_class_name_are_one_class() {
+    // The class was made again under another number half-way.
+    let load = events(Story::FREE, &[4], 100);
+    let again: Vec<Event> = load.iter().map(|event| Event { class: 2, ..*event }).collect();
+    let of = |loads: &[Vec<Event>]| {
+        let mut names = Names::default();
+        for number in [1, 2] {
+            names.classes.insert(number, ClassName { name: "db".to_owned(), shares: 100 });
+        }
+        let mut file = Vec::new();
+        let mut writer = Writer::new(&mut file, Clock::Virtual, 0).unwrap();
+        writer.names(&names).unwrap();
+        writer.events(0, 0, &with_pauses(loads, 3_000_000)).unwrap();
+        let mut side = Side::default();
+        let trace = super::super::read_from(file.as_slice(), &mut |item| side.visit(&item)).unwrap();
+        side.finish(&trace)
+    };
+
+    let (one, two) = (of(&[load.clone(), load.clone()]), of(&[load, again]));
+    assert_eq!(one.times.len(), STAGES.len());
+    for (key, times) in &one.times {
+        let joined = &two.times[key];
+        assert_eq!((joined.all.count(), joined.all.mean()), (times.all.count(), times.all.mean()), "{key:?}");
+        assert_eq!(joined.windows.means(), times.windows.means(), "{key:?}");
+    }
 }
