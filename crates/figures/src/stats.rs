@@ -12,6 +12,8 @@
 //!   correlation, the second errs less in short series.
 //! * [`of_runs`]: several runs of a side. The standard error is the larger of the one from the intervals in the runs
 //!   and the one from the scatter of the runs.
+//! * [`counting_error`]: rates are counts of whole requests. A few of them may be the same in all samples, and still
+//!   are not known exactly.
 //! * [`ratio_interval`]: how many times the other figure is the base, by the logarithm of the ratio. Figures of disks
 //!   are above 0, and so are their ratios: an interval of the difference would reach below -100 % of the base.
 //! * [`p_of_difference`]: Welch's test (The Generalization of "Student's" Problem, Biometrika 34, 1947).
@@ -42,6 +44,22 @@ pub struct Estimate {
     pub freedom: f64,
     /// Independent samples that would fix the figure equally well.
     pub effective_count: f64,
+}
+
+impl Estimate {
+    /// Returns the estimate with at least this standard error, which the scatter of the samples need not show.
+    #[must_use]
+    pub fn with_error_of_at_least(self, standard_error: f64) -> Estimate {
+        Estimate { standard_error: self.standard_error.max(standard_error), ..self }
+    }
+}
+
+/// Returns the standard error, from counting whole requests, of the mean of the rates of runs of these lengths in
+/// seconds, in requests a second. A run begins and ends anywhere in a request: the standard deviation of its count is
+/// up to half a request.
+pub fn counting_error(lengths_s: &[f64]) -> f64 {
+    let squares: f64 = lengths_s.iter().map(|length_s| (0.5 / length_s).powi(2)).sum();
+    squares.sqrt() / lengths_s.len().max(1) as f64
 }
 
 /// Estimates the mean of samples in their order. The error of a single sample is unknown. Returns `None` without

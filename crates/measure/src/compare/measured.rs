@@ -2,10 +2,10 @@
 //!
 //! **Why.** The same seven figures are compared for each job, whatever its type.
 //!
-//! **How.** Each interval gives a sample of throughput and of IOPS. For latency an interval counts with its requests:
-//! with L_i the sum of the latencies and n_i the requests of interval i, R = sum L / sum n and m the mean of n, the
-//! samples are R + (L_i - R n_i) / m. Their mean is R, the mean over all requests, and their scatter is that of a ratio
-//! (Cochran: Sampling Techniques, 1977, chapter 6).
+//! **How.** Each interval gives a sample of throughput and of IOPS, whose means are known no better than to half a
+//! request in each run. For latency an interval counts with its requests: with L_i the sum of the latencies and n_i the
+//! requests of interval i, R = sum L / sum n and m the mean of n, the samples are R + (L_i - R n_i) / m. Their mean is
+//! R, the mean over all requests, and their scatter is that of a ratio (Cochran: Sampling Techniques, 1977, chapter 6).
 //!
 //! **Limits.** Figures that are 0 on both sides are left out, such as the bytes of a CPU job. Results without a
 //! histogram have no percentiles.
@@ -14,7 +14,9 @@
 //! are 200 - 100 000 / 750 = 67 us and 200 + 100 000 / 750 = 333 us.
 
 use plimsoll_figures::percentiles::{self, Buckets, Latencies};
-use plimsoll_figures::stats::{Estimate, difference, of_runs, of_series, p_of_difference, ratio_interval};
+use plimsoll_figures::stats::{
+    Estimate, counting_error, difference, of_runs, of_series, p_of_difference, ratio_interval,
+};
 use plimsoll_sim::rng::Rng;
 
 use super::input::{Interval, Job, Series};
@@ -23,11 +25,19 @@ use super::{CompareOptions, Comparison, Group, names};
 const QUANTILES: [(&str, f64); 4] =
     [("latency_p50_us", 0.5), ("latency_p95_us", 0.95), ("latency_p99_us", 0.99), ("latency_p99_9_us", 0.999)];
 
-/// Computes the samples of a job in one run.
-type Samples = fn(&[Interval]) -> Vec<f64>;
+/// A figure that is a mean over the intervals.
+struct Mean {
+    metric: &'static str,
+    /// Returns the samples of a job in one run.
+    samples: fn(&[Interval]) -> Vec<f64>,
+    /// Returns what is counted in an interval, if the figure is a rate.
+    count: Option<fn(&Interval) -> u64>,
+}
 
-const MEANS: [(&str, Samples); 3] =
-    [("throughput_bytes_per_s", throughput), ("iops", iops), ("latency_mean_us", latency)];
+const THROUGHPUT: Mean =
+    Mean { metric: "throughput_bytes_per_s", samples: throughput, count: Some(|interval| interval.bytes) };
+const IOPS: Mean = Mean { metric: "iops", samples: iops, count: Some(|interval| interval.requests) };
+const LATENCY: Mean = Mean { metric: "latency_mean_us", samples: latency, count: None };
 
 fn throughput(intervals: &[Interval]) -> Vec<f64> {
     intervals.iter().map(|interval| interval.bytes as f64 / interval.length_s).collect()
@@ -62,13 +72,24 @@ impl JobRuns<'_> {
         self.runs.iter().flat_map(|run| &run.rounds)
     }
 
-    fn estimate(&self, samples: Samples) -> Option<Estimate> {
-        let runs: Option<Vec<Estimate>> = self.rounds().map(|round| of_series(&samples(&round.intervals))).collect();
-        of_runs(&runs?)
+    fn estimate(&self, mean: &Mean) -> Option<Estimate> {
+        let of_round = |round: &Series| of_series(&(mean.samples)(&round.intervals));
+        let runs: Option<Vec<Estimate>> = self.rounds().map(of_round).collect();
+        Some(of_runs(&runs?)?.with_error_of_at_least(mean.count.map_or(0.0, |count| self.counting_error(count))))
+    }
+
+    /// Returns the standard error of a rate from counting whole requests.
+    fn counting_error(&self, count: fn(&Interval) -> u64) -> f64 {
+        let all = || self.rounds().flat_map(|round| &round.intervals);
+        let requests: f64 = all().map(|interval| interval.requests as f64).sum();
+        let counted: f64 = all().map(|interval| count(interval) as f64).sum();
+        let length_s = |round: &Series| round.intervals.iter().map(|interval| interval.length_s).sum();
+        let lengths_s: Vec<f64> = self.rounds().map(length_s).collect();
+        if requests > 0.0 { counted / requests * counting_error(&lengths_s) } else { 0.0 }
     }
 
     fn latencies(&self) -> Option<Latencies> {
-        let mean = self.estimate(latency).filter(|mean| mean.value > 0.0)?;
+        let mean = self.estimate(&LATENCY).filter(|mean| mean.value > 0.0)?;
         let all = Buckets::of(self.rounds().flat_map(|round| &round.histogram).copied());
         let runs = self.rounds().map(|round| Buckets::of(round.histogram.iter().copied())).collect();
         Some(Latencies { all, runs, mean })
@@ -85,8 +106,8 @@ pub(super) fn comparisons(groups: &[Group], options: &CompareOptions) -> Vec<Com
         let others: Vec<JobRuns> =
             others.iter().filter(|other| names(other).contains(&name)).map(|other| job_runs(other, name)).collect();
 
-        for (metric, samples) in MEANS {
-            comparisons.extend(others.iter().filter_map(|other| mean(name, metric, samples, &base, other)));
+        for figure in [THROUGHPUT, IOPS, LATENCY] {
+            comparisons.extend(others.iter().filter_map(|other| mean(name, &figure, &base, other)));
         }
 
         let base_latencies = base.latencies();
@@ -106,9 +127,9 @@ fn job_runs<'a>(group: &'a Group, name: &str) -> JobRuns<'a> {
     JobRuns { side: group.side, runs: group.runs.iter().filter_map(|run| run.job(name)).collect() }
 }
 
-fn mean(job: &str, metric: &str, samples: Samples, base: &JobRuns, other: &JobRuns) -> Option<Comparison> {
+fn mean(job: &str, figure: &Mean, base: &JobRuns, other: &JobRuns) -> Option<Comparison> {
     let side = other.side;
-    let (base, other) = base.estimate(samples).zip(other.estimate(samples))?;
+    let (base, other) = base.estimate(figure).zip(other.estimate(figure))?;
     if base.value == 0.0 && other.value == 0.0 {
         return None;
     }
@@ -119,7 +140,7 @@ fn mean(job: &str, metric: &str, samples: Samples, base: &JobRuns, other: &JobRu
     Some(Comparison {
         job: job.to_owned(),
         side,
-        metric: metric.to_owned(),
+        metric: figure.metric.to_owned(),
         base: base.value,
         other: other.value,
         change_pct: pct(other.value / base.value),

@@ -69,6 +69,25 @@ fn is_alarm(comparison: &Comparison) -> bool {
     matches!(comparison.verdict, Verdict::Better | Verdict::Worse)
 }
 
+/// A result of intervals of a second, all with as many requests.
+fn even(intervals: usize, requests: u64) -> Source {
+    let interval = json!({"length_s": 1.0, "requests": requests, "bytes": requests << 12, "latency_mean_us": 100.0});
+    result(json!({"name": "reads", "intervals": vec![interval; intervals], "histogram": []}))
+}
+
+#[test]
+fn whole_requests_that_do_not_scatter_are_not_known_exactly() {
+    for (intervals, is_known) in [(2, false), (3, false), (60, true)] {
+        let groups = [vec![even(intervals, 60)], vec![even(intervals, 61)]];
+        let report = compare(&groups, &CompareOptions { seed: 1, threshold_pct: 1.0 }).unwrap();
+        for metric in ["iops", "throughput_bytes_per_s"] {
+            let found = report.comparisons.iter().find(|it| it.metric == metric).unwrap();
+            assert_eq!(is_alarm(found), is_known, "{intervals}: {found:?}");
+            assert!(found.change_low_pct < found.change_pct && found.change_pct < found.change_high_pct, "{found:?}");
+        }
+    }
+}
+
 #[test]
 fn pairs_of_the_same_rarely_raise_an_alarm() {
     let mut rng = Rng::new(20_261);

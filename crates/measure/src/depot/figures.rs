@@ -11,7 +11,6 @@
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use plimsoll_figures::series;
 use plimsoll_observe::depot::figures::Figure;
 use serde_json::Value;
 
@@ -23,7 +22,7 @@ use crate::experiment::point::Point;
 use crate::experiment::sweep::SweepReport;
 use crate::instance::figures::kind as kind_of_figure;
 use crate::instance::{self, Card};
-use crate::report::{Circumstances, IntervalReport, JobReport, Latency, Place, TestReport};
+use crate::report::{Circumstances, IntervalReport, JobReport, Latency, Place, TestReport, half_width};
 use crate::report_page::json::{damaged, experiment, kind, tunes};
 use crate::report_page::{Kind, sim};
 use crate::sim::report::{RunForm, sweep_text};
@@ -111,15 +110,14 @@ fn of_test(report: TestReport) -> Found {
 }
 
 fn of_job(job: &JobReport) -> Vec<Figure> {
-    let rate = |metric: &str, unit: &'static str, value: f64, per_s: fn(&IntervalReport) -> f64| {
-        let samples: Vec<f64> = job.intervals.iter().filter(|it| it.length_s > 0.0).map(per_s).collect();
-        let half_width = series::mean_interval(&samples).map(|interval| interval.half_width);
+    let rate = |metric: &str, unit: &'static str, value: f64, count: fn(&IntervalReport) -> u64| {
+        let half_width = half_width(std::iter::once(job.intervals.as_slice()), count);
         let interval = half_width.map(|half_width| around(value, half_width));
         Figure { interval, ..figure("test", &job.name, metric, unit, value) }
     };
     let mut figures = vec![
-        rate("iops", "1/s", job.iops, |it| it.requests as f64 / it.length_s),
-        rate("throughput_bytes_per_s", "bytes/s", job.throughput_bytes_per_s, |it| it.bytes as f64 / it.length_s),
+        rate("iops", "1/s", job.iops, |it| it.requests),
+        rate("throughput_bytes_per_s", "bytes/s", job.throughput_bytes_per_s, |it| it.bytes),
         figure("test", &job.name, "errors", "count", job.errors as f64),
     ];
     if job.requests > 0 {

@@ -6,7 +6,8 @@ use serde_json::json;
 use super::figures::{Found, of_tunes, read};
 use super::*;
 use crate::instance::Card;
-use crate::load::Control;
+use crate::load::{Control, Interval, JobResult, RunResult, ShardResult};
+use crate::report::{JobOptions, Load, TestReport};
 use crate::tune::{SimulatedDisk, TuneOptions, measure_simulated};
 
 /// Returns the figures of JSON, each with its interval, and the host and time that the result states.
@@ -46,6 +47,35 @@ fn each_result_has_its_figures() {
     let run = json!({"error": null, "name": "shares", "seed": 7, "sweep": {"shards": 2}, "figures": figures});
     let simulated = found(json!({"schema": 1, "runs": [run], "seeds": []}));
     assert_eq!(lines(&simulated), ["sim run: shares, seed 7, shards=2: p99_ms 2.5 "]);
+}
+
+#[test]
+fn the_end_of_a_run_does_not_widen_the_interval_of_a_rate() {
+    let interval = |length_ns, requests| Interval { length_ns, requests, ..Interval::default() };
+    let of = |intervals: &[Interval]| {
+        let job = JobResult {
+            name: "reads".to_owned(),
+            requests: intervals.iter().map(|it| it.requests).sum(),
+            elapsed_ns: intervals.iter().map(|it| it.length_ns).sum(),
+            intervals: intervals.to_vec(),
+            ..JobResult::default()
+        };
+        let shard =
+            ShardResult { shard: 0, cpu_ns: 0, elapsed_ns: job.elapsed_ns, jobs: vec![job], window_limits: vec![] };
+        let (name, class, options) = ("reads".to_owned(), "reads".to_owned(), JobOptions::default());
+        let run = RunResult { shards: vec![shard], ..RunResult::default() };
+        let report = TestReport::of_run(&run, &[Load { name, class, shares: 100, options }]);
+        let found = found(serde_json::from_str(&report.to_json()).unwrap());
+        found.figures.iter().find(|it| it.metric == "iops").and_then(|it| it.interval).unwrap()
+    };
+
+    let mut intervals: Vec<Interval> = (0..9).map(|nth| interval(100_000_000, 99 + nth % 3)).collect();
+    let [low, high] = of(&intervals);
+    assert!((980.0..1000.0).contains(&low) && (1000.0..1020.0).contains(&high), "{low} to {high}");
+    // The rest of the window, in which a request happened to end.
+    intervals.push(interval(10_000, 1));
+    let [low, high] = of(&intervals);
+    assert!((980.0..1001.0).contains(&low) && (1001.0..1020.0).contains(&high), "{low} to {high}");
 }
 
 #[test]

@@ -3,11 +3,12 @@
 //! **Why.** Experiments compare runs, and a run has dozens of figures. These are the ones that the conclusions need.
 //!
 //! **How.** A point is made of one run or several, its rounds (`Sums`). Requests and bytes are summed over jobs and
-//! shards, latencies merged; rates are means of the rounds. The interval of the throughput is that of [`of_runs`]: the
-//! larger of the interval within the rounds and the interval between the rounds. The state of the device is known per
-//! class; jobs of one class share it, so each class counts once. Little's law ties three of the figures together: the
-//! mean number in the device is the rate of pieces times their mean time in it. [`Point::little_ratio`] is the quotient
-//! of both sides: 1 if all three were measured well.
+//! shards, latencies merged; rates are means of the rounds. The interval of the throughput is that of
+//! [`plimsoll_figures::stats::of_runs`]: the larger of the interval within the rounds and the interval between the
+//! rounds, and at least that of counting whole requests. The state of the device is known per class; jobs of one class
+//! share it, so each class counts once. Little's law ties three of the figures together: the mean number in the device
+//! is the rate of pieces times their mean time in it. [`Point::little_ratio`] is the quotient of both sides: 1 if all
+//! three were measured well.
 //!
 //! **Limits.** The number in the device is sampled at most once a millisecond: runs of less than a second have noisy
 //! ratios. There is no ratio if less than a hundredth of a piece is in the device on average.
@@ -21,15 +22,13 @@
 //! ```
 
 use plimsoll::core::{CostModel, Histogram, Op, WaitReason};
-use plimsoll_figures::series::student_t;
-use plimsoll_figures::stats::{Estimate, of_runs, of_series};
 use plimsoll_figures::verdict::CurvePoint;
 use plimsoll_files::jobs::{Job, JobKind};
 use serde::{Deserialize, Serialize};
 
 use super::Situation;
 use crate::load::JobResult;
-use crate::report::{Buckets, IntervalReport, Latency};
+use crate::report::{self, Buckets, IntervalReport, Latency};
 use crate::test::TestResult;
 
 /// Mean number of pieces in the device below which they cannot be told from none.
@@ -250,16 +249,7 @@ impl Sums {
 
 /// Returns half of the 95 % interval of the throughput over the rounds; `None` if it is unknown.
 fn half_width<'a>(rounds: impl Iterator<Item = &'a Round>) -> Option<f64> {
-    let of_round = |round: &Round| {
-        let longest_s = round.intervals.iter().map(|interval| interval.length_s).fold(0.0, f64::max);
-        // The last interval may have been cut short.
-        let whole = round.intervals.iter().filter(|interval| interval.length_s > longest_s / 2.0);
-        let rates: Vec<f64> = whole.map(|interval| interval.bytes as f64 / interval.length_s).collect();
-        of_series(&rates)
-    };
-    let rounds: Option<Vec<Estimate>> = rounds.map(of_round).collect();
-    let all = of_runs(&rounds?)?;
-    Some(student_t(all.freedom) * all.standard_error).filter(|half_width| half_width.is_finite())
+    report::half_width(rounds.map(|round| round.intervals.as_slice()), |interval| interval.bytes)
 }
 
 /// Returns the traffic of other programs, in percent of the highest rate of the device at any of the points. Beside one
@@ -323,6 +313,20 @@ mod tests {
         jobs[1].kind = JobKind::Overwrite;
         assert_eq!(promised_bytes_per_s(&jobs, &model), None);
         assert_eq!(model.form(), Some(CostForm::Seastar));
+    }
+
+    #[test]
+    fn rounds_of_a_few_equal_requests_are_not_known_exactly() {
+        let interval =
+            |requests| IntervalReport { length_s: 0.1, requests, bytes: 4096 * requests, ..IntervalReport::default() };
+        let half_width = |requests| {
+            let round = Round { intervals: vec![interval(requests)], ..Round::default() };
+            half_width([round.clone(), round.clone(), round.clone(), round.clone(), round].iter()).unwrap()
+        };
+        // Half a request in 0.1 s is 5 a second; sqrt(5) is 2.236, and Student's t of 4 degrees of freedom 2.776.
+        for requests in [5, 500] {
+            assert!((half_width(requests) / 4096.0 - 2.776 * 5.0 / 2.236).abs() < 0.01, "{}", half_width(requests));
+        }
     }
 
     #[test]

@@ -30,6 +30,8 @@ mod price;
 mod text;
 
 use plimsoll::core::{ClassStats, FS_PER_S, Histogram, WaitReason};
+use plimsoll_figures::series::student_t;
+use plimsoll_figures::stats::{counting_error, of_runs, of_series};
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns};
 use plimsoll_show::answer::upper_first;
 use serde::de::IgnoredAny;
@@ -184,6 +186,33 @@ impl IntervalReport {
             latency_max_us: interval.latency_max_ns as f64 / 1e3,
         }
     }
+}
+
+/// Returns half of the 95 % interval of the mean rate of several runs; `None` if it is unknown. `count` is what an
+/// interval counts: its requests, or their bytes.
+pub(crate) fn half_width<'a>(
+    runs: impl Iterator<Item = &'a [IntervalReport]>,
+    count: fn(&IntervalReport) -> u64,
+) -> Option<f64> {
+    let (mut estimates, mut lengths_s, mut counted, mut requests) = (Vec::new(), Vec::new(), 0.0, 0.0);
+    for intervals in runs {
+        let whole: Vec<&IntervalReport> = whole_intervals(intervals).collect();
+        let rates: Vec<f64> = whole.iter().map(|interval| count(interval) as f64 / interval.length_s).collect();
+        estimates.push(of_series(&rates)?);
+        lengths_s.push(whole.iter().map(|interval| interval.length_s).sum());
+        counted += whole.iter().map(|interval| count(interval) as f64).sum::<f64>();
+        requests += whole.iter().map(|interval| interval.requests as f64).sum::<f64>();
+    }
+    let per_request = if requests > 0.0 { counted / requests } else { 0.0 };
+    let all = of_runs(&estimates)?.with_error_of_at_least(per_request * counting_error(&lengths_s));
+    Some(student_t(all.freedom) * all.standard_error).filter(|half_width| half_width.is_finite())
+}
+
+/// Returns the intervals that are longer than half the longest. The last one is what was left of the window, often only
+/// microseconds.
+fn whole_intervals(intervals: &[IntervalReport]) -> impl Iterator<Item = &IntervalReport> {
+    let longest_s = intervals.iter().map(|interval| interval.length_s).fold(0.0, f64::max);
+    intervals.iter().filter(move |interval| interval.length_s > longest_s / 2.0)
 }
 
 /// Properties of a machine that matter for a comparison; none of them identifies the machine.
