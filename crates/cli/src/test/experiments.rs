@@ -90,6 +90,7 @@ impl<'a> Experiment<'a> {
             Experiment::FindRate(_) => (find_rate::RUNS_USUAL, 1),
             Experiment::Matrix { .. } => (matrix::ROWS.len(), 1),
         };
+        let warmup_ns = if let Experiment::FindRate(goal) = self { goal.warmup_ns(options) } else { warmup_ns };
         warmup_ns.saturating_mul(rounds).saturating_add(duration_ns).saturating_mul(runs as u64)
     }
 

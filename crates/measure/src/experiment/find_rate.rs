@@ -5,7 +5,10 @@
 //!
 //! **How.** A closed loop at the job's own parallelism gives the first guess. Then the job becomes an open loop:
 //! requests fall due by the clock and latency counts from then, so a disk that falls behind cannot hide it. A rate
-//! passes if the percentile is within the bound and at least [`ACHIEVED_MIN`] of the requests asked for were made.
+//! passes if the percentile is within the bound and at least [`ACHIEVED_MIN`] of the requests asked for were made, less
+//! what chance takes: with even gaps one request of each shard, with random gaps three standard deviations of their
+//! number. The warm-up is at least as long as the bound, so that the window begins with as many requests under way as
+//! it ends with.
 //!
 //! [`highest`] is the search, and knows nothing of disks. It doubles or halves the rate until one passes and a higher
 //! one fails; halves the (logarithmic) distance until they are within the tolerance; then repeats both, and the
@@ -36,19 +39,22 @@
 
 use plimsoll::core::Histogram;
 use plimsoll_figures::units::parse_duration_ns;
-use plimsoll_files::jobs::{Job, JobKind};
+use plimsoll_files::jobs::{Job, JobKind, PauseDistribution};
 use serde::{Deserialize, Serialize};
 
 use super::sweep::setting_rate;
 use super::{ExperimentError, OnStep, Situation, is_end};
 use crate::load::Control;
 use crate::report::Circumstances;
+use crate::test::TestOptions;
 
 /// Runs of a usual search: the closed loop, three until one rate passes and one fails, six that halve the distance, and
 /// four that repeat both ends.
 pub const RUNS_USUAL: usize = 14;
 /// Part of the requests asked for that must be made for a rate to pass.
 pub const ACHIEVED_MIN: f64 = 0.99;
+/// Standard deviations of the number of requests with random gaps that may be missing by chance.
+const CHANCE_DEVIATIONS: f64 = 3.0;
 /// Fewest requests beyond a percentile. With fewer, a single one decides the percentile.
 const BEYOND_MIN: f64 = 10.0;
 /// Fewest requests of a mean.
@@ -100,6 +106,11 @@ impl Goal {
             Figure::Percentile(percent) => (BEYOND_MIN / (1.0 - percent / 100.0)).ceil(),
             Figure::Mean => OF_MEAN_MIN,
         }
+    }
+
+    /// Returns the warm-up of each run at a rate, in nanoseconds: at least the bound, but no longer than the run.
+    pub fn warmup_ns(&self, options: &TestOptions) -> u64 {
+        options.warmup_ns.max(self.bound_ns.min(options.duration_ns))
     }
 
     fn of(&self, histogram: &Histogram) -> f64 {
@@ -342,13 +353,7 @@ fn trial(
     control: &Control,
     on_step: OnStep<'_>,
 ) -> Result<Trial, ExperimentError> {
-    let shards = u32::from(situation.options.shards);
-    let open = with_job(situation, name, &|job| {
-        // The rate counts single requests, and latency counts from when each was due.
-        job.batch = 1;
-        setting_rate(job, rate, shards);
-    });
-
+    let open = open_loop(situation, name, goal, rate);
     let result = open.run(control, &mut |what, ns| on_step(&format!("{rate:.0}/s: {what}"), ns))?;
     if result.interrupted {
         return Err(crate::test::TestError::Interrupted.into());
@@ -357,8 +362,33 @@ fn trial(
     let total = result.run.total(name);
     let errors = total.errors + total.fault_count;
     let (achieved, latency_ns) = (total.iops(), goal.of(&total.latency));
-    let passed = latency_ns <= goal.bound_ns as f64 && achieved >= ACHIEVED_MIN * rate && errors == 0;
-    Ok(Trial { rate, achieved, latency_ns, passed })
+    let asked = rate * total.elapsed_ns as f64 / 1e9;
+    let job = open.options.jobs.jobs.iter().find(|job| job.name == name);
+    let is_kept = job.is_some_and(|job| is_kept(total.requests, asked, job, open.options.shards));
+    Ok(Trial { rate, achieved, latency_ns, passed: latency_ns <= goal.bound_ns as f64 && is_kept && errors == 0 })
+}
+
+/// Returns the situation with the job as an open loop of `rate` requests a second.
+fn open_loop(situation: &Situation, name: &str, goal: &Goal, rate: f64) -> Situation {
+    let shards = u32::from(situation.options.shards);
+    let mut open = with_job(situation, name, &|job| {
+        // The rate counts single requests, and latency counts from when each was due.
+        job.batch = 1;
+        setting_rate(job, rate, shards);
+    });
+    open.options.warmup_ns = goal.warmup_ns(&open.options);
+    open
+}
+
+/// Returns whether a job that made `made` of `asked` requests on `shards` shards kept the rate: all but what chance and
+/// [`ACHIEVED_MIN`] allow, and never less than half of what that asks for.
+fn is_kept(made: u64, asked: f64, job: &Job, shards: u16) -> bool {
+    let chance = match job.pause_distribution {
+        // The window of each shard begins and ends anywhere between two requests.
+        PauseDistribution::Uniform => (0..u32::from(shards)).filter(|shard| job.shards.contains(*shard)).count() as f64,
+        PauseDistribution::Poisson => CHANCE_DEVIATIONS * asked.sqrt(),
+    };
+    made as f64 >= ACHIEVED_MIN * asked - chance.min(asked / 2.0)
 }
 
 fn job_of(jobs: &[Job], goal: &Goal) -> Result<String, ExperimentError> {
@@ -507,6 +537,56 @@ mod tests {
         let report = run(&situation(text), &goal, &SearchOptions::default(), &control, &mut |_, _| {}).unwrap();
         assert_eq!((report.found.rate, report.rate_min), (None, 20.0 / 0.005));
         assert!(report.found.trials.iter().all(|trial| trial.rate >= report.rate_min));
+    }
+
+    #[test]
+    fn a_rate_is_kept_though_a_window_cuts_through_requests() {
+        let mut job = situation("[{name: a, type: randread, shards: all, shard_info: {parallelism: 1}}]")
+            .options
+            .jobs
+            .jobs
+            .remove(0);
+        // An even schedule of each shard makes a request less or more, and never half of them.
+        for (made, asked, shards, kept) in [
+            (19, 20.0, 1, true),
+            (18, 20.0, 1, false),
+            (990, 1000.0, 1, true),
+            (988, 1000.0, 1, false),
+            (16, 20.0, 4, true),
+            (9, 20.0, 64, false),
+            (0, 20.0, 64, false),
+        ] {
+            assert_eq!(is_kept(made, asked, &job, shards), kept, "{made} of {asked} on {shards}");
+        }
+
+        // With random gaps the number of requests that fall due is random itself.
+        job.pause_distribution = PauseDistribution::Poisson;
+        for asked in [20.0, 1000.0, 50_000.0] {
+            let made = |seed: u64| {
+                let (mut rng, mut at, mut made) = (Rng::new(seed), 0.0, 0);
+                while at < asked {
+                    at += rng.exponential(1.0);
+                    made += u64::from(at < asked);
+                }
+                made
+            };
+            let kept = (0..200).filter(|seed| is_kept(made(*seed), asked, &job, 1)).count();
+            assert!(kept >= 198, "{kept} of 200 at {asked}");
+        }
+        assert!(!is_kept(880, 1000.0, &job, 1) && !is_kept(48_000, 50_000.0, &job, 1) && !is_kept(0, 20.0, &job, 1));
+    }
+
+    #[test]
+    fn the_window_begins_with_as_much_under_way_as_it_ends_with() {
+        let mut of_job = situation("[{name: a, type: randread, shards: all, shard_info: {parallelism: 1}}]");
+        let warmup_ns = |of_job: &Situation, goal: &str| {
+            open_loop(of_job, "a", &Goal::parse(goal).unwrap(), 100.0).options.warmup_ns
+        };
+        of_job.options.duration_ns = 10_000_000_000;
+        assert_eq!(warmup_ns(&of_job, "p99=200ms"), 200_000_000);
+        assert_eq!(warmup_ns(&of_job, "p99=60s"), 10_000_000_000);
+        of_job.options.warmup_ns = 1_000_000_000;
+        assert_eq!(warmup_ns(&of_job, "p99=200ms"), 1_000_000_000);
     }
 
     #[test]
