@@ -245,6 +245,12 @@ impl Columns {
         sum([self.read_kib_per_s, self.write_kib_per_s]).or(self.all_kib_per_s)
     }
 
+    /// Returns the KiB a second of the direction that moves more, reads or writes; of both together if they are not
+    /// known apart.
+    pub(crate) fn one_way_kib_per_s(&self) -> Option<f64> {
+        [self.read_kib_per_s, self.write_kib_per_s].into_iter().flatten().reduce(f64::max).or(self.all_kib_per_s)
+    }
+
     /// Returns the mean time of reads, writes and discards in milliseconds: as given, else from each kind by its rate.
     pub fn mean_await_ms(&self) -> Option<f64> {
         self.await_ms.or_else(|| {

@@ -24,7 +24,7 @@
 
 use plimsoll_figures::units::{format_iops, format_throughput_decimal};
 
-use super::super::{DeviceFacts, Verdict, verdict};
+use super::super::{Columns, DeviceFacts, Verdict, verdict};
 use super::{Context, Hypothesis, Judgement, Pair, Side, Two, change_words, mib};
 
 /// Largest difference, as a part of the larger, of rates that count as the same.
@@ -450,7 +450,7 @@ fn remote(pair: &Pair, context: &Context) -> Case {
         return case;
     };
 
-    let (Some(link), Some(kib)) = (remote.link_bytes_per_s, pair.kib()) else {
+    let (Some(link), Some(kib)) = (remote.link_bytes_per_s, pair.column(Columns::one_way_kib_per_s)) else {
         case.add(true, false, format!("its data is behind a network ({}) whose speed is not known", remote.kind));
         return case;
     };

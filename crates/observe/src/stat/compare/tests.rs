@@ -233,6 +233,15 @@ fn networks() {
         let comparison = compare(&one, &two, &Context { facts: Some(facts), graph_rate: None });
         assert_eq!(of(&comparison, "remote").judgement, expected, "{comparison:?}");
     }
+    // Each direction of the link is three fifths full.
+    let both = |mut side: Side| {
+        let kib_per_s = Some(610e3);
+        (side.columns.read_kib_per_s, side.columns.write_kib_per_s) = (kib_per_s, kib_per_s);
+        side
+    };
+    let context = Context { facts: Some(link(Some(1_000_000_000))), graph_rate: None };
+    let comparison = compare(&both(one), &both(two), &context);
+    assert_eq!(of(&comparison, "remote").judgement, Judgement::Possible, "{comparison:?}");
 }
 
 #[test]

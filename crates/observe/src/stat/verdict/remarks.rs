@@ -123,10 +123,11 @@ fn ops_per_minute(evidence: &Evidence<'_>) -> Option<String> {
     ))
 }
 
-/// Returns the used part of the network link, 0 and more; `None` if its speed is not known.
+/// Returns the used part of the network link, 0 and more, of the direction that is used more: a link carries as much in
+/// each. `None` if its speed is not known.
 pub(super) fn link_use(evidence: &Evidence<'_>) -> Option<f64> {
     let link_bytes_per_s = evidence.facts?.remote.as_ref()?.link_bytes_per_s.filter(|link| *link > 0)?;
-    Some(evidence.interval.columns.moved_kib_per_s()? * 1024.0 / link_bytes_per_s as f64)
+    Some(evidence.interval.columns.one_way_kib_per_s()? * 1024.0 / link_bytes_per_s as f64)
 }
 
 fn network_disk(evidence: &Evidence<'_>, verdict: Verdict) -> Option<String> {

@@ -195,6 +195,12 @@ fn facts_decide_where_names_do_not() {
     assert_eq!((verdict, why.contains("link is 96 % used")), (Verdict::Saturated, true), "{why}");
     let codes: Vec<&str> = remarks.iter().map(|remark| remark.code).collect();
     assert_eq!(codes, ["util-misleads", "network-disk", "ephemeral", "first-interval"]);
+
+    // A link carries as much in each direction.
+    let both = columns((1300.0, 512.0, 28.0), (1300.0, 512.0, 28.0), 73.0, 100.0);
+    let (_, why, remarks) = judged(&device("rbd0", both), Some(&remote), None);
+    assert!(!why.contains("link"), "{why}");
+    assert!(remarks.iter().any(|remark| remark.message.contains("(rbd): 55 % of what")), "{remarks:?}");
 }
 
 /// The rows of the module's table, on a disk of 257 000 reads a second and 0.14 ms.
