@@ -12,13 +12,16 @@ use plimsoll_measure::test::TestError;
 use plimsoll_measure::tune::TuneError;
 use serde::Serialize;
 
+/// Exit code of a command that a signal ended.
+pub(crate) const INTERRUPTED: u8 = 130;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Exit code 0.
     Done,
     /// Exit code 1: a finding or figure says no.
     Finding,
-    /// Exit code 130.
+    /// Exit code [`INTERRUPTED`].
     Interrupted,
     /// Exit code of a program that was run.
     OfProgram(u8),

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use failure::Outcome;
+use failure::{INTERRUPTED, Outcome};
 
 /// Measure a disk, run loads through a scheduler that knows its limits, and see what scheduling did.
 #[derive(Parser)]
@@ -119,7 +119,7 @@ fn main() -> ExitCode {
     match end {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Finding) => ExitCode::from(1),
-        Ok(Outcome::Interrupted) => ExitCode::from(130),
+        Ok(Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
         Ok(Outcome::OfProgram(code)) => ExitCode::from(code),
         Err(failure) => {
             // A reader that has read enough closes the pipe: not an error.

@@ -3,15 +3,18 @@
 //! **Why.** A measurement takes minutes. An unwritable file must be reported before it, and a reader must never see
 //! half a file.
 //!
-//! **How.** [`Output::check`] checks the path, and creates and removes a file beside it. [`Output::write`] writes a
-//! file beside it and renames that file onto the path. Without `--force` the path is first created exclusively, so that
-//! a file that appeared meanwhile is kept. A directory that accepts no files is bad input; a full or read-only one is a
-//! fault of the machine. Links are followed: their target is replaced, not the link. A path that is not a regular file
-//! (a pipe, `/dev/null`) is written in place.
+//! **How.** [`Output::check`] checks the path, and creates and removes a file beside it. [`Output::begin`] makes a file
+//! beside it, and [`Unfinished::finish`] renames that file onto the path; [`Output::write`] does both with a text.
+//! Without `--force` the path is first created exclusively, so that a file that appeared meanwhile is kept. A directory
+//! that accepts no files is bad input; a full or read-only one is a fault of the machine. Links are followed: their
+//! target is replaced, not the link; a link to nothing is refused. A path that is not a regular file (a pipe,
+//! `/dev/null`) is written in place.
 //!
-//! **Limits.** A machine that stops between creating and renaming leaves an empty file.
+//! **Limits.** A machine that stops between creating and renaming leaves an empty file, and a killed process the file
+//! beside the path.
 //!
-//! **Example.** `-o io.yaml` of process 42 writes `.plimsoll-output-42.tmp`, then renames it to `io.yaml`.
+//! **Example.** `-o io.yaml` of process 42 writes `.plimsoll-output-42.tmp`, then renames it to `io.yaml`. If there is
+//! such a file already, of a process 42 of another container, it is `.plimsoll-output-42-1.tmp`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -50,6 +53,11 @@ impl Output {
             return Err(Failure::Input(format!("{} exists: pass --force to write over it", path.display())));
         }
 
+        if let (Ok(target), false) = (path.read_link(), path.exists()) {
+            let (path, target) = (path.display(), target.display());
+            return Err(Failure::Input(format!("{path} is a link to {target}, which does not exist: name that file")));
+        }
+
         let output = Output { path: path.canonicalize().unwrap_or_else(|_| path.to_owned()), force };
         let directory = output.directory();
         if !directory.is_dir() {
@@ -77,23 +85,24 @@ impl Output {
 
     /// Writes all of `text`, or nothing.
     pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
-        let written = if self.is_special() {
-            OpenOptions::new().write(true).open(&self.path).and_then(|mut file| file.write_all(text.as_bytes()))
-        } else {
-            self.replace(text)
-        };
-        written.map_err(|error| Failure::Machine(format!("cannot write {}: {error}", self.path.display())))
+        let unfinished = self.begin()?;
+        (&unfinished.file).write_all(text.as_bytes()).map_err(|error| self.cannot_write(&error))?;
+        unfinished.finish()
     }
 
-    fn replace(&self, text: &str) -> io::Result<()> {
-        let (mut file, temporary) = self.make_temporary()?;
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        let moved = written.and_then(|()| self.move_from(&temporary));
-        if moved.is_err() {
-            // Report the first error, not one of the cleanup.
-            let _ = fs::remove_file(&temporary);
-        }
-        moved
+    /// Begins a file that is at the path only when it is finished.
+    pub(crate) fn begin(&self) -> Result<Unfinished<'_>, Failure> {
+        let begun = if self.is_special() {
+            OpenOptions::new().write(true).open(&self.path).map(|file| (file, None))
+        } else {
+            self.make_temporary().map(|(file, temporary)| (file, Some(temporary)))
+        };
+        let (file, temporary) = begun.map_err(|error| self.cannot_write(&error))?;
+        Ok(Unfinished { output: self, file, temporary })
+    }
+
+    pub(crate) fn cannot_write(&self, error: &io::Error) -> Failure {
+        Failure::Machine(format!("cannot write {}: {error}", self.path.display()))
     }
 
     fn move_from(&self, temporary: &Path) -> io::Result<()> {
@@ -110,10 +119,17 @@ impl Output {
         fs::rename(temporary, &self.path)
     }
 
-    /// Creates a new file beside the path.
+    /// Creates a file beside the path that no other process uses: processes of two containers may have one number.
     fn make_temporary(&self) -> io::Result<(File, PathBuf)> {
-        let path = self.directory().join(format!(".plimsoll-output-{}.tmp", std::process::id()));
-        Ok((File::create_new(&path)?, path))
+        let mut attempt = 0_u32;
+        loop {
+            let number = if attempt == 0 { String::new() } else { format!("-{attempt}") };
+            let path = self.directory().join(format!(".plimsoll-output-{}{number}.tmp", std::process::id()));
+            match File::create_new(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => attempt += 1,
+                made => return Ok((made?, path)),
+            }
+        }
     }
 
     fn directory(&self) -> &Path {
@@ -123,6 +139,44 @@ impl Output {
     /// Returns whether the path exists and is not a regular file, so that no file can replace it.
     fn is_special(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|metadata| !metadata.is_file())
+    }
+}
+
+/// A file that is being written. Unless it is finished, it is removed, and the path is as it was.
+pub(crate) struct Unfinished<'a> {
+    output: &'a Output,
+    file: File,
+    /// `None` for a path that is written in place.
+    temporary: Option<PathBuf>,
+}
+
+impl Unfinished<'_> {
+    /// Returns a handle to write to.
+    pub(crate) fn writer(&self) -> Result<File, Failure> {
+        self.file.try_clone().map_err(|error| self.output.cannot_write(&error))
+    }
+
+    /// Returns the path of the file until it is finished; `None` if the path is written in place.
+    pub(crate) fn temporary(&self) -> Option<&Path> {
+        self.temporary.as_deref()
+    }
+
+    /// Puts the file, which is written in full, at its path.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        let Some(temporary) = &self.temporary else { return Ok(()) };
+        let moved = self.file.sync_all().and_then(|()| self.output.move_from(temporary));
+        moved.map_err(|error| self.output.cannot_write(&error))?;
+        self.temporary = None;
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // The first error is reported, not one of the cleanup.
+            let _ = fs::remove_file(temporary);
+        }
     }
 }
 
@@ -176,6 +230,30 @@ mod tests {
         output.write("disks: []\n").unwrap();
         assert_eq!(names(dir.path()), ["io.yaml"]);
         assert_eq!(fs::read_to_string(&path).unwrap(), "disks: []\n");
+    }
+
+    #[test]
+    fn a_file_of_another_process_of_this_number_is_in_nobodys_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = format!(".plimsoll-output-{}.tmp", std::process::id());
+        fs::write(dir.path().join(&other), "of another container").unwrap();
+        let output = Output::check(&dir.path().join("io.yaml"), false, "--output").unwrap();
+        output.write("disks: []\n").unwrap();
+        assert_eq!(names(dir.path()), [other.as_str(), "io.yaml"]);
+        assert_eq!(fs::read_to_string(dir.path().join(&other)).unwrap(), "of another container");
+    }
+
+    #[test]
+    fn a_link_to_nothing_is_refused_before_the_work() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        symlink("missing", &link).unwrap();
+        for force in [false, true] {
+            let error = Output::check(&link, force, "-o").unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains("is a link to missing, which does not exist"), "{error}");
+        }
+        assert_eq!(names(dir.path()), ["link"]);
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! `plimsoll sim run`.
 
-use std::fs::File;
 use std::io::BufWriter;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -124,8 +123,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     let interrupted = stop.is_asked() && finished.len() < count;
     form.print(&finished, interrupted)?;
 
-    if let (Some((scenario, seed)), Some(path), false) = (recording, &arguments.trace, interrupted) {
-        record(&scenario, seed, path)?;
+    if let (Some((scenario, seed, output)), Some(path), false) = (&recording, &arguments.trace, interrupted) {
+        record(scenario, *seed, path, output)?;
     }
 
     if interrupted {
@@ -152,14 +151,14 @@ fn swept_keys(sweeps: &[String]) -> Vec<String> {
     sweeps.iter().filter_map(|sweep| sweep.split_once('=')).map(|(key, _)| key.to_owned()).collect()
 }
 
-/// Checks that `--trace` is possible. Returns the scenario and the seed to record.
-fn check_trace(arguments: &RunArguments, tasks: &[Task]) -> Result<Option<(Scenario, u64)>, Failure> {
+/// Checks that `--trace` is possible. Returns the scenario and the seed to record, and the file.
+fn check_trace(arguments: &RunArguments, tasks: &[Task]) -> Result<Option<(Arc<Scenario>, u64, Output)>, Failure> {
     let Some(path) = &arguments.trace else { return Ok(None) };
     match tasks {
         [Task { subject: Subject::Own(scenario), seed, .. }] => {
             arguments.scenarios.iter().try_for_each(|read| refuse_input(path, "--trace", Path::new(read)))?;
-            Output::check(path, arguments.force, "--trace")?;
-            Ok(Some((Scenario::clone(scenario), *seed)))
+            let output = Output::check(path, arguments.force, "--trace")?;
+            Ok(Some((Arc::clone(scenario), *seed, output)))
         }
         _ => Err(Failure::Input(
             "--trace records one run of a scenario file: name one, and leave --seeds and --sweep out".to_owned(),
@@ -168,11 +167,13 @@ fn check_trace(arguments: &RunArguments, tasks: &[Task]) -> Result<Option<(Scena
 }
 
 /// Runs the scenario again, with the same events, and writes its trace.
-fn record(scenario: &Scenario, seed: u64, path: &Path) -> Result<(), Failure> {
-    let failed = |error: String| Failure::Machine(format!("{}: {error}", path.display()));
-    let file = File::create(path).map_err(|error| failed(error.to_string()))?;
-    let events = trace::record(scenario, seed, BufWriter::new(file)).map_err(|error| failed(error.to_string()))?;
-    screen::note(&format!("{}: {} events recorded", path.display(), format_count(events)));
+fn record(scenario: &Scenario, seed: u64, path: &Path, output: &Output) -> Result<(), Failure> {
+    let path = path.display();
+    let unfinished = output.begin()?;
+    let recorded = trace::record(scenario, seed, BufWriter::new(unfinished.writer()?));
+    let events = recorded.map_err(|error| Failure::Machine(format!("{path}: {error}")))?;
+    unfinished.finish()?;
+    screen::note(&format!("{path}: {} events recorded", format_count(events)));
     Ok(())
 }
 

@@ -1,6 +1,5 @@
 //! `plimsoll trace export`: a trace in the formats of other programs.
 
-use std::fs::OpenOptions;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +12,8 @@ use super::read;
 use super::show::{FilterFlags, check_class, head};
 use crate::failure::{Failure, Outcome, without_parquet};
 use crate::flags::{nanos, time};
-use crate::output::{Output, refuse_input};
+use crate::interrupt::remove_on_signal;
+use crate::output::{Output, Unfinished, refuse_input};
 use crate::screen;
 
 /// Bytes per write to the file.
@@ -82,53 +82,47 @@ pub(super) fn run(arguments: &ExportArguments) -> Result<Outcome, Failure> {
     }
 
     let filter = arguments.filter.filter(arguments.until.map(nanos))?;
-    match &arguments.output {
+    let output = match &arguments.output {
         Some(path) => {
             refuse_input(path, "--output", &arguments.trace)?;
-            Output::check(path, arguments.force, "--output")?;
+            Some(Output::check(path, arguments.force, "--output")?)
         }
         None if !arguments.to.is_text() => {
             return Err(Failure::Input("this format is not for reading: name a file with -o FILE".to_owned()));
         }
-        None => {}
-    }
+        None => None,
+    };
 
     let head = head(&arguments.trace)?;
     check_class(&filter, &head, &arguments.trace)?;
 
-    let out: Box<dyn Write + Send> = match &arguments.output {
+    let unfinished = output.as_ref().map(Output::begin).transpose()?;
+    if let Some(temporary) = unfinished.as_ref().and_then(Unfinished::temporary) {
+        remove_on_signal(temporary.to_owned())?;
+    }
+
+    let out: Box<dyn Write + Send> = match &unfinished {
         None if std::io::stdout().is_terminal() => Box::new(screen::TerminalOut),
         None => Box::new(std::io::stdout()),
-        Some(path) => {
-            let mut options = OpenOptions::new();
-            options.write(true).create(arguments.force).truncate(arguments.force).create_new(!arguments.force);
-            Box::new(options.open(path).map_err(|error| cannot_write(arguments, &error))?)
-        }
+        Some(unfinished) => Box::new(unfinished.writer()?),
+    };
+    let failed = |error: std::io::Error| match &output {
+        Some(output) => output.cannot_write(&error),
+        None => error.into(),
     };
 
     let out = BufWriter::with_capacity(BUFFER_BYTES, out);
-    let exported = {
-        let mut export =
-            Export::begin(arguments.to.form(), out, head.clone()).map_err(|e| cannot_write(arguments, &e))?;
-        read(&arguments.trace, &mut |item| {
-            if filter.takes(&item, &head) {
-                export.visit(&item);
-            }
-        })?;
-        match (export.finish(), &arguments.output) {
-            (Ok(exported), _) => exported,
-            (Err(error), None) => return Err(error.into()),
-            (Err(error), Some(_)) => return Err(cannot_write(arguments, &error)),
+    let mut export = Export::begin(arguments.to.form(), out, head.clone()).map_err(failed)?;
+    read(&arguments.trace, &mut |item| {
+        if filter.takes(&item, &head) {
+            export.visit(&item);
         }
-    };
+    })?;
+    let exported = export.finish().map_err(failed)?;
+    unfinished.map_or(Ok(()), Unfinished::finish)?;
 
     tell(arguments, exported);
     Ok(Outcome::Done)
-}
-
-fn cannot_write(arguments: &ExportArguments, error: &std::io::Error) -> Failure {
-    let place = arguments.output.as_ref().map_or("standard output".into(), |path| path.display().to_string());
-    Failure::Machine(format!("cannot write {place}: {error}"))
 }
 
 /// Prints to stderr the number of exported items, and of omitted ones.

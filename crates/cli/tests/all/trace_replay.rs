@@ -1,11 +1,11 @@
 //! `trace show`, `trace export` and `test --replay`: what a program recorded, seen, taken elsewhere, and done again.
 
 use std::io::Write as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::world::{Ended, READS, World};
+use crate::world::{Ended, PLIMSOLL, READS, World};
 
 /// As blkparse prints it: a read and a write that overlap, of two processes.
 const KERNEL: &str = "\
@@ -96,6 +96,40 @@ fn an_export_is_csv_perfetto_or_arrivals_that_the_simulator_replays() {
     assert_eq!(text, "at_us,op,offset_bytes,len_bytes\n0.000,read,1048576,4096\n");
     let ended = world.run(&["sim", "run", "sim.yaml", "--format", "json"]);
     assert!(matches!(ended.code, Some(0 | 1)) && ended.out.contains("\"db\""), "{ended:#?}");
+}
+
+/// Runs the command with files of at most some KiB: writes beyond that fail, as on a full disk.
+fn with_full_disk(world: &World, arguments: &[&str]) -> Ended {
+    let limits = "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", limits, PLIMSOLL]).args(arguments).current_dir(world.path());
+    Ended::of(command.output().expect("sh starts"))
+}
+
+#[test]
+fn an_export_onto_a_full_disk_leaves_no_part_of_a_file() {
+    let world = world();
+    let line = |nth: u64| {
+        let event = |time_us, kind| format!("8,0 1 1 {0}.{time_us:06}000 9 {kind} R {0} + 8 [db]\n", 8 * nth);
+        [event(1, 'Q'), event(2, 'D'), event(3, 'C')].concat()
+    };
+    std::fs::write(world.path().join("long.txt"), (0..2000).map(line).collect::<String>()).expect("a file is written");
+    std::fs::write(world.path().join("old.csv"), "old\n").expect("a file is written");
+    let before = world.contents();
+    for (file, more) in [("new.csv", None), ("old.csv", Some("--force"))] {
+        let arguments = ["trace", "export", "long.txt", "--to", "csv", "-o", file];
+        let ended = with_full_disk(&world, &arguments.into_iter().chain(more).collect::<Vec<_>>());
+        ended.assert_refused(3, &["cannot write", file, "File too large"]);
+        assert_eq!(world.contents(), before, "{file}");
+    }
+    let scenario = SCENARIO
+        .replace("class: db, replay: db.csv", "type: randread, shards: all, shard_info: {parallelism: 4, class: db}")
+        .replace("{name: db, type", "{name: reads, type");
+    std::fs::write(world.path().join("own.yaml"), scenario).expect("a file is written");
+    let before = world.contents();
+    let ended = with_full_disk(&world, &["sim", "run", "own.yaml", "--trace", "own.plt"]);
+    assert!(ended.code == Some(3) && ended.err.contains("File too large"), "{ended:#?}");
+    assert_eq!(world.contents(), before);
 }
 
 #[test]
