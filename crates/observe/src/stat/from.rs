@@ -27,8 +27,8 @@
 //! report counts as an interval; of several, the first may be iostat's first, and no verdict says that requests wait
 //! in it.
 //!
-//! **Several files** are read in order. Samples of neighbouring files are one series, as in a directory of snapshots.
-//! The files of a directory, a tar or a gzip file ([`bundle`]) are one recording of one host: files without figures of
+//! **Several files** of one host are read in order. Samples of neighbouring files are one series, as in a directory of
+//! snapshots. The files of a directory, a tar or a gzip file ([`bundle`]) are one recording: files without figures of
 //! disks are left out, and intervals whose times are known stand in their order.
 //!
 //! # Limits
@@ -134,7 +134,7 @@ pub fn read(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Recorded,
 }
 
 /// Reads several files in order; samples of neighbouring ones are one series. Fails with the first file that has no
-/// readable figures, unless it was found; if no file has any; if found files are of several hosts.
+/// readable figures, unless it was found; if no file has any; if the files are of several hosts.
 pub fn read_all(files: &[Saved], options: &ReadOptions) -> Result<Recorded, FromError> {
     let mut collected = Collected::new(options);
     for Saved { name, bytes, is_found } in files {
@@ -340,6 +340,14 @@ impl Collected {
         if let Some((left_out, reason)) = self.left_out.take() {
             self.make_one_story(&left_out, reason)?;
         }
+        // Disks of several hosts have the same names.
+        if let [first, second, ..] = self.recorded.hosts.as_slice() {
+            return Err(FromError::Other {
+                file: self.origins.join("; "),
+                looks_like: format!("files of several hosts ({first}, {second})"),
+                remedy: "name those of one host".to_owned(),
+            });
+        }
         self.recorded.origin = self.origins.join("; ");
         let devices = self.recorded.intervals.iter().flat_map(|interval| &interval.devices);
         for device in devices.filter(|device| looks_like_partition(&device.device)) {
@@ -349,21 +357,13 @@ impl Collected {
         Ok(self.recorded)
     }
 
-    /// Joins the files that were found: requires one host, sorts intervals by time, notes the files left out.
+    /// Joins the files that were found: sorts intervals by time, notes the files left out.
     fn make_one_story(&mut self, left_out: &[String], reason: Option<FromError>) -> Result<(), FromError> {
         if self.origins.is_empty()
             && let Some(reason) = reason
         {
             return Err(reason);
         }
-        if let [first, second, ..] = self.recorded.hosts.as_slice() {
-            return Err(FromError::Other {
-                file: self.origins.join("; "),
-                looks_like: format!("files of several hosts ({first}, {second})"),
-                remedy: "name those of one host".to_owned(),
-            });
-        }
-
         if self.recorded.intervals.iter().all(|interval| interval.end_unix_ms.is_some()) {
             self.recorded.intervals.sort_by_key(|interval| interval.end_unix_ms);
         }

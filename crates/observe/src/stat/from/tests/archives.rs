@@ -92,6 +92,12 @@ fn an_archive_is_one_story_in_the_order_of_time() {
     ] {
         assert!(refused(&bytes).contains(part), "{part}: {}", refused(&bytes));
     }
+
+    // Files that are named are judged together, too: their disks have the same names.
+    let named =
+        [("a", early), ("b", other)].map(|(name, bytes)| Saved { name: name.to_owned(), bytes, is_found: false });
+    let error = read_all(&named, &options).unwrap_err().to_string();
+    assert!(error.contains("files of several hosts (db1, db2): name those of one host"), "{error}");
 }
 
 #[test]
