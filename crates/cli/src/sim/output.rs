@@ -159,23 +159,29 @@ fn sweep_text(finished: &[Finished]) -> String {
     for part in finished.chunks((SWEEP_WIDTH / width).max(1)) {
         let labels: Vec<String> = part.iter().map(label).collect();
         let headers: Vec<&str> = std::iter::once("figure").chain(labels.iter().map(String::as_str)).collect();
-        let results: Vec<&RunResult> = part.iter().filter_map(|run| run.result.as_ref().ok()).collect();
-
-        let value = |result: &&RunResult, name: &str| {
+        let row = |name: &str, value: &dyn Fn(&RunResult) -> String| {
+            let values = part.iter().map(|run| run.result.as_ref().map_or_else(|_| "FAILED".to_owned(), value));
+            std::iter::once(name.to_owned()).chain(values).collect::<Vec<String>>()
+        };
+        let value = |result: &RunResult, name: &str| {
             let figure = result.figures.iter().find(|figure| figure.name == name);
             figure.map_or_else(String::new, |figure| format_figure(figure.number()))
         };
 
-        let mut rows: Vec<Vec<String>> = Vec::new();
-        for name in figure_names(results.iter().copied()) {
-            let values = results.iter().map(|result| value(result, name));
-            rows.push(std::iter::once(name.to_owned()).chain(values).collect());
-        }
-        let hashes = results.iter().map(|result| format!("{:016x}", result.log_hash));
-        rows.push(std::iter::once("hash of the event log".to_owned()).chain(hashes).collect());
+        let names = figure_names(part.iter().filter_map(|run| run.result.as_ref().ok()));
+        let mut rows: Vec<Vec<String>> =
+            names.into_iter().map(|name| row(name, &|result| value(result, name))).collect();
+        rows.push(row("hash of the event log", &|result| format!("{:016x}", result.log_hash)));
 
         let gap = if text.is_empty() { "" } else { "\n" };
         text.push_str(&format!("{gap}{}\n", screen::table(&headers, rows)));
+    }
+
+    for run in finished {
+        if let Err(error) = &run.result {
+            let changes: String = words(&run.changes).map(|change| format!(", {change}")).collect();
+            text.push_str(&format!("{}{changes}: FAILED: {error}\n", run.name));
+        }
     }
     text
 }
@@ -252,4 +258,31 @@ fn file_name(scenario: &str, changes: &[(String, String)], seed: u64, ending: &s
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '=' | '.');
     let plain: String = stem.chars().map(|c| if is_plain(c) { c } else { '_' }).take(180).collect();
     format!("{plain}.{ending}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_failed_keeps_its_column() {
+        let run = |seed: u64, value: Option<f64>| {
+            let figure = |value| Measured { name: "p99_ms".to_owned(), passed: None, target: None, value: Some(value) };
+            let result = |value| RunResult { figures: vec![figure(value)], log_hash: seed, ..RunResult::default() };
+            Finished {
+                name: "shares".to_owned(),
+                title: String::new(),
+                changes: vec![("seed".to_owned(), seed.to_string())],
+                seed,
+                result: value.map(result).ok_or_else(|| "it panicked".to_owned()),
+                elapsed_s: 1.0,
+            }
+        };
+        let text = sweep_text(&[run(1, Some(111.0)), run(2, None), run(3, Some(333.0))]);
+        // Figures end where the heads of their columns do.
+        let end = |part: &str| text.lines().find_map(|line| Some(line.find(part)? + part.len()));
+        assert_eq!(end("seed=3"), end("333"), "{text}");
+        assert_eq!(end("seed=2"), end("FAILED"), "{text}");
+        assert!(text.contains("shares, seed=2: FAILED: it panicked\n"), "{text}");
+    }
 }
