@@ -33,6 +33,10 @@ pub const SURFACE_COLUMNS: [&str; 4] = ["write_MBps", "read_iops", "p50_ms", "p9
 pub const ARRIVAL_COLUMNS: [&str; 4] = ["at_us", "op", "offset_bytes", "len_bytes"];
 
 const MAX_ARRIVALS_BYTES: usize = 64 << 20;
+/// Latest arrival, in microseconds.
+const LATEST_US: f64 = 1e12;
+/// Largest whole number up to which no other one has its floating-point value: 2^53.
+const EXACT_MAX: f64 = (1_u64 << 53) as f64;
 
 /// Reads a measured surface: megabytes (10^6) written per second, reads per second, median and 95th percentile of read
 /// latency in milliseconds. Files leave out the lines of cells that were not measured.
@@ -77,7 +81,8 @@ fn surface(source: &Source) -> Result<Vec<Cell>, ConfigError> {
 /// length in bytes.
 ///
 /// # Errors
-/// With the line: the errors of [`parse_surface`], decreasing times, unknown operations, transfers without a length.
+/// With the line: the errors of [`parse_surface`], decreasing times, unknown operations, offsets and lengths that are not
+/// whole, transfers without a length.
 pub fn parse_arrivals(source_name: &str, text: &str) -> Result<Vec<Arrival>, ConfigError> {
     arrivals(&Source::new(source_name, text))
 }
@@ -100,13 +105,13 @@ fn arrivals(source: &Source) -> Result<Vec<Arrival>, ConfigError> {
             row.error(1, Code::InvalidValue, format!("{} is no operation", quoted(row.text(1))))
                 .with_help(format!("write one of {}", list_of(&OPERATIONS)))
         })?;
-        let whole = |column: usize, largest: f64| {
-            let value = row.number(column, hole)?;
-            let good = (0.0..=largest).contains(&value);
-            if good { Ok(value) } else { Err(row.out_of_range(column, "from 0 on")) }
-        };
-        let at_ns = (whole(0, 1e12)? * 1e3).round() as u64;
-        let (offset_bytes, len_bytes) = (whole(2, 9e18)? as u64, whole(3, f64::from(u32::MAX))? as u32);
+        let at_us = row.number(0, hole)?;
+        if !(0.0..=LATEST_US).contains(&at_us) {
+            return Err(row.out_of_range(0, &format!("from 0 to {LATEST_US:e}")));
+        }
+        let at_ns = (at_us * 1e3).round() as u64;
+        let offset_bytes = row.whole(2, i64::MAX as u64, hole)?;
+        let len_bytes = row.whole(3, u32::MAX.into(), hole)? as u32;
         if op.is_transfer() && len_bytes == 0 {
             return Err(row.out_of_range(3, "above 0: a read or write has a length"));
         }
@@ -220,6 +225,19 @@ impl Row<'_> {
                 Err(self.error(column, Code::InvalidValue, message).with_help(hole_help))
             }
         }
+    }
+
+    /// Reads a whole number up to `largest`. All digits count, beyond 2^53 too.
+    fn whole(&self, column: usize, largest: u64, hole_help: &str) -> Result<u64, ConfigError> {
+        let value = match self.text(column).parse::<u64>() {
+            Ok(value) => Some(value),
+            Err(_) => {
+                let value = self.number(column, hole_help)?;
+                (value.fract() == 0.0 && (0.0..=EXACT_MAX).contains(&value)).then_some(value as u64)
+            }
+        };
+        let wrong = || self.out_of_range(column, &format!("a whole number from 0 to {largest}"));
+        value.filter(|value| *value <= largest).ok_or_else(wrong)
     }
 
     fn out_of_range(&self, column: usize, expected: &str) -> ConfigError {

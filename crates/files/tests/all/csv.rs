@@ -74,3 +74,26 @@ fn recordings() {
         assert_eq!(parse_arrivals("r.csv", &format!("{header}{rows}")).expect_err(rows).code(), code);
     }
 }
+
+#[test]
+fn offsets_and_lengths_are_whole_and_exact() {
+    let read = |row: &str| parse_arrivals("r.csv", &format!("at_us,op,offset_bytes,len_bytes\n{row}\n"));
+    // The first is the next whole number after 2^53; spreadsheets write the second.
+    for (row, offset_bytes, len_bytes) in
+        [("0,read,9007199254740993,4294967295", (1 << 53) + 1, u32::MAX), ("0.5,read,1.048576E6,4096.0", 1 << 20, 4096)]
+    {
+        let list = read(row).unwrap();
+        assert_eq!((list[0].offset_bytes, list[0].len_bytes), (offset_bytes, len_bytes), "{row}");
+    }
+    for (row, expected) in [
+        ("0,read,0,4096.9", "a whole number from 0 to 4294967295"),
+        ("0,read,0,5000000000", "a whole number from 0 to 4294967295"),
+        ("0,read,0,-1", "a whole number from 0 to 4294967295"),
+        ("0,read,0.5,4096", "a whole number from 0 to 9223372036854775807"),
+        ("0,read,1e19,4096", "a whole number from 0 to 9223372036854775807"),
+        ("-1,read,0,4096", "from 0 to 1e12"),
+    ] {
+        let error = read(row).unwrap_err();
+        assert!(error.code() == Code::OutOfRange && error.to_string().contains(expected), "{row}: {error}");
+    }
+}
