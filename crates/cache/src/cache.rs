@@ -468,19 +468,27 @@ mod tests {
 
     impl Stage {
         fn new(len_bytes: u64) -> Stage {
+            let stage = Stage::blank(len_bytes);
+            stage.create().unwrap();
+            stage
+        }
+
+        /// Returns a disk without a cache.
+        fn blank(len_bytes: u64) -> Stage {
             let world = SimWorld::new(&SimConfig::default()).unwrap();
             let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
             let runtime = SimRuntime::new(&world, &topology).unwrap();
             let stage = Stage { runtime, topology, disks: [DiskSource::at("disk".into())] };
             let new = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
             let (file, shard) = (stage.topology.file("disk".as_ref(), new, 0), stage.runtime.shard(0).clone());
-            let made = stage.runtime.block_on(0, async {
-                shard.set_len(&file, Class::DEFAULT, len_bytes).await.unwrap();
-                let options = CreateOptions { slab_bytes: Some(1 << 20), ..CreateOptions::default() };
-                BlockCache::create_on(&options, &stage.disks, &stage.host()).await
-            });
-            made.unwrap().unwrap();
+            stage.runtime.block_on(0, shard.set_len(&file, Class::DEFAULT, len_bytes)).unwrap().unwrap();
             stage
+        }
+
+        /// Makes a cache with slabs of 1 MiB.
+        fn create(&self) -> Result<(), CacheError> {
+            let options = CreateOptions { slab_bytes: Some(1 << 20), ..CreateOptions::default() };
+            self.runtime.block_on(0, BlockCache::create_on(&options, &self.disks, &self.host())).unwrap()
         }
 
         fn host(&self) -> Host {
@@ -501,6 +509,13 @@ mod tests {
         let stage = Stage::new(len_bytes);
         let opened = stage.runtime.block_on(0, stage.open()).unwrap().unwrap();
         (stage.runtime, opened)
+    }
+
+    /// "0 bytes are too few" was said of this disk.
+    #[test]
+    fn a_disk_of_more_slabs_than_there_are_numbers_is_refused_with_the_reason() {
+        let error = Stage::blank(17 << 40).create().unwrap_err().to_string();
+        assert!(error.contains("slabs") && error.contains("larger"), "{error}");
     }
 
     /// The keeper went on with nobody to close the cache, whose disks stayed locked as long as the program's shards.

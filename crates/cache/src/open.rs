@@ -104,6 +104,11 @@ pub(crate) async fn make(
         }
         counts.push(label::slabs_that_fit(device, slab_bytes)?);
     }
+    if counts.iter().map(|count| u64::from(*count)).sum::<u64>() > u64::from(SlabId::END) {
+        return Err(CacheError::Geometry(
+            "the disks have more slabs of this size than the 16,777,215 of a cache: choose larger slabs, at most 32 MiB",
+        ));
+    }
 
     let cipher = options.encryption_key.as_ref().map(Cipher::new);
     let key_check = cipher.as_ref().map_or([0; 32], Cipher::key_check);
