@@ -26,7 +26,8 @@
 //!
 //! # Example
 //! A crash between an added disk's superblock and the checkpoint that lists it: only the disk itself says that it is a
-//! member. The cache opens without it and reports that; adding it again takes `--destructive`.
+//! member. An opening that names it is refused (`NotAMember`), one without it is not; adding it again takes
+//! `--destructive`.
 
 use std::io;
 use std::path::Path;
