@@ -232,7 +232,7 @@ pub unsafe extern "C" fn plimsoll_leave(permit: *mut HeldPermit, result: i64) {
         // SAFETY: it was held, so `plimsoll_enter` has written it, and nobody reads it again.
         let held = unsafe { permit.permit.assume_init_read() };
         let moved = u64::try_from(result).map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
-        held.end(moved.map_err(|_| i32::try_from(-result).unwrap_or(i32::MAX)));
+        held.end(moved.map_err(|_| i32::try_from(result.unsigned_abs()).unwrap_or(i32::MAX)));
     }
 }
 

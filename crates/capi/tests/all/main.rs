@@ -54,7 +54,7 @@ int main(int count, char **arguments) {
     plimsoll_leave(&permit, 4096);
     plimsoll_leave(&permit, 4096);
     CHECK(plimsoll_enter(gate, PLIMSOLL_DEFAULT_CLASS, PLIMSOLL_FLUSH, 4096, PLIMSOLL_NO_TIMEOUT, &permit) == 0);
-    plimsoll_leave(&permit, -EIO);
+    plimsoll_leave(&permit, INT64_MIN);
     int64_t allowed = plimsoll_enter(gate, query, PLIMSOLL_WRITE, (uint64_t)1 << 40, PLIMSOLL_NO_TIMEOUT, &permit);
     CHECK(allowed > 0 && allowed <= UINT32_MAX);
     plimsoll_leave(&permit, allowed);
