@@ -19,9 +19,14 @@ const ROUND: usize = 40;
 struct SmallDisk<'p>(&'p Path);
 
 impl SmallDisk<'_> {
+    /// Mounts it at `path`. If that is not possible, reports the test as skipped.
     fn mount(path: &Path) -> Option<SmallDisk<'_>> {
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(path).output().ok()?;
-        mounted.status.success().then_some(SmallDisk(path))
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(path).output();
+        if !mounted.is_ok_and(|mounted| mounted.status.success()) {
+            skip::skip("a file system in memory can be mounted by root alone");
+            return None;
+        }
+        Some(SmallDisk(path))
     }
 }
 
@@ -34,9 +39,7 @@ impl Drop for SmallDisk<'_> {
 #[test]
 fn a_full_disk_refuses_writes_and_recovers() {
     let directory = tempfile::tempdir().unwrap();
-    let Some(_disk) = SmallDisk::mount(directory.path()) else {
-        return skip::skip("a file system in memory can be mounted by root alone");
-    };
+    let Some(_disk) = SmallDisk::mount(directory.path()) else { return };
     let server = Server::start(directory.path(), &[]);
     assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
 
@@ -67,9 +70,7 @@ fn a_full_disk_refuses_writes_and_recovers() {
 #[test]
 fn a_scan_does_not_wait_for_a_full_disk() {
     let directory = tempfile::tempdir().unwrap();
-    let Some(_disk) = SmallDisk::mount(directory.path()) else {
-        return skip::skip("a file system in memory can be mounted by root alone");
-    };
+    let Some(_disk) = SmallDisk::mount(directory.path()) else { return };
     let server = Server::start(directory.path(), &[]);
     assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
 
@@ -90,9 +91,7 @@ fn a_scan_does_not_wait_for_a_full_disk() {
 #[test]
 fn a_disk_that_the_writes_themselves_fill_loses_none_of_them() {
     let directory = tempfile::tempdir().unwrap();
-    let Some(_disk) = SmallDisk::mount(directory.path()) else {
-        return skip::skip("a file system in memory can be mounted by root alone");
-    };
+    let Some(_disk) = SmallDisk::mount(directory.path()) else { return };
     let key = |round: usize, number: usize| format!("{round}-{number}").into_bytes();
     let value = |round: usize, number: usize| format!("{round},{number};").into_bytes().repeat(10_000 + number);
     let mut written = Vec::new();
