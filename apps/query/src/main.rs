@@ -122,7 +122,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let sql = ask::sql_of(question, &depot)?;
     let answers = match &arguments.cluster {
         Some(url) => cluster::ask(url, &mut depot, &sql, arguments.format).await?,
-        None => ask::run(&mut depot, &sql).await?.into_iter().map(Answer::Embedded).collect(),
+        None => ask::run(&mut depot, &sql).await?.into_iter().map(|frame| Answer::Embedded(Box::new(frame))).collect(),
     };
 
     output::write(answers, arguments.format, arguments.output.as_deref()).await?;

@@ -54,7 +54,7 @@ pub(crate) enum Format {
 /// The answer to a statement, as rows.
 pub(crate) enum Answer {
     /// This process computes them as they are read.
-    Embedded(DataFrame),
+    Embedded(Box<DataFrame>),
     /// A cluster has computed them.
     Cluster(SendableRecordBatchStream),
 }
@@ -77,7 +77,7 @@ impl Answer {
     /// Returns at most the first `count` rows, in batches.
     pub(crate) async fn first(self, count: usize) -> Result<Vec<RecordBatch>, Failure> {
         let limited = match self {
-            Answer::Embedded(frame) => Answer::Embedded(frame.limit(0, Some(count))?),
+            Answer::Embedded(frame) => Answer::Embedded(Box::new(frame.limit(0, Some(count))?)),
             cluster => cluster,
         };
         let mut rows = limited.rows().await?;
