@@ -31,8 +31,6 @@ use plimsoll::{Class, ClassError, Classes, DiskSetup, Gate, GateError, Permit, T
 #[derive(Debug)]
 pub struct OpenGate {
     gate: Gate,
-    /// The last reader of metrics, and the name under which it asked.
-    metrics: Mutex<Option<(String, Metrics)>>,
     server: Mutex<Option<Server>>,
 }
 
@@ -100,7 +98,7 @@ fn open(io_properties: Option<&[u8]>, path: Option<&[u8]>) -> Result<OpenGate, S
         None => return Err(format!("the file has {} disks: give a path on one of them", topology.disks())),
     };
     let gate = Gate::new(&topology, 0, disk).map_err(|error| error.to_string())?;
-    Ok(OpenGate { gate, metrics: Mutex::default(), server: Mutex::default() })
+    Ok(OpenGate { gate, server: Mutex::default() })
 }
 
 /// `plimsoll_open` of the header.
@@ -282,11 +280,8 @@ pub unsafe extern "C" fn plimsoll_metrics(
     let gate = unsafe { &*gate };
     // SAFETY: a C string of the caller, for this call.
     let name = unsafe { utf8(program) }.unwrap_or_default();
-    let mut known = gate.metrics.lock().unwrap_or_else(PoisonError::into_inner);
-    if known.as_ref().is_none_or(|(known, _)| known != name) {
-        *known = Some((name.to_owned(), Metrics::new(gate.gate.topology(), name)));
-    }
-    let exposition = known.as_ref().map_or_else(String::new, |(_, metrics)| encode(&[metrics.take()]));
+    // A gate is read at once; only shards would have late answers to keep.
+    let exposition = encode(&[Metrics::new(gate.gate.topology(), name).take()]);
     // SAFETY: memory of the caller, for this call.
     unsafe { write_text(&exposition, text, size) };
     exposition.len()
