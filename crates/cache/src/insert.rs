@@ -369,7 +369,7 @@ impl Engine {
             // memory. Remove first: the new block may be too large for memory.
             self.memory.remove(hash);
             if let Some(block) = in_memory {
-                self.memory.insert(*hash, block);
+                self.memory.insert(*hash, block, self.index.use_tick());
             }
         };
 

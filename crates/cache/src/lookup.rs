@@ -33,6 +33,7 @@ use crate::entry::Entry;
 use crate::health::is_passing;
 use crate::index::Found;
 use crate::key::KeyHash;
+use crate::memory::Kept;
 use crate::race::race;
 use crate::stats::{IoKind, MissReason};
 use crate::sync::{lock, read};
@@ -81,9 +82,10 @@ impl Engine {
 
     /// Looks a key up without a disk. Returns the entry to read, or the result if it is known already.
     pub(crate) fn look(&self, hash: &KeyHash) -> Result<Entry, Lookup> {
-        if let Some(block) = self.memory.get(hash) {
+        if let Some(Kept { block, renewed_tick }) = self.memory.get(hash) {
             // The hottest blocks would otherwise be the oldest of their disks, and be evicted there.
-            self.index.lookup(hash);
+            self.index
+                .hit_in_memory(hash, block.len() as u32, renewed_tick, |now| self.memory.renew(hash, &block, now));
             add(&self.counters.memory_hits, 1);
             add(&self.counters.hit_bytes, block.len() as u64);
             return Err(Lookup::Hit(block));
@@ -135,7 +137,7 @@ impl Engine {
             // A short block does not keep its sectors.
             let is_short = block.held_bytes() > 2 * block.len();
             let kept = if is_short { Block::copy_from_slice(block) } else { block.clone() };
-            self.index.while_current(hash, entry, || self.memory.insert(*hash, kept));
+            self.index.while_current(hash, entry, || self.memory.insert(*hash, kept, self.index.use_tick()));
         }
     }
 

@@ -32,19 +32,27 @@ const TYPICAL_BLOCK_BYTES: u64 = 8 << 10;
 /// Most blocks that the table is sized for at first; beyond them it grows.
 const MAX_ITEMS: u64 = 1 << 24;
 
+/// A block in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) block: Block,
+    /// When the block's entry was last renewed ([`Index::use_tick`](crate::index::Index::use_tick)).
+    pub(crate) renewed_tick: u32,
+}
+
 #[derive(Clone, Debug)]
 struct ByBytes;
 
-impl Weighter<KeyHash, Block> for ByBytes {
-    fn weight(&self, _: &KeyHash, block: &Block) -> u64 {
+impl Weighter<KeyHash, Kept> for ByBytes {
+    fn weight(&self, _: &KeyHash, kept: &Kept) -> u64 {
         // A block of weight 0 would never be evicted.
-        block.held_bytes().max(1) as u64
+        kept.block.held_bytes().max(1) as u64
     }
 }
 
 /// The blocks in memory, or nothing if the capacity is 0.
 pub(crate) struct MemoryTier {
-    cache: Option<Cache<KeyHash, Block, ByBytes>>,
+    cache: Option<Cache<KeyHash, Kept, ByBytes>>,
 }
 
 impl MemoryTier {
@@ -69,14 +77,24 @@ impl MemoryTier {
     }
 
     /// Returns the block, if it is in memory, and counts a use of it.
-    pub(crate) fn get(&self, key: &KeyHash) -> Option<Block> {
+    pub(crate) fn get(&self, key: &KeyHash) -> Option<Kept> {
         self.cache.as_ref()?.get(key)
     }
 
-    /// Keeps the block for a while, in place of an older one under its key.
-    pub(crate) fn insert(&self, key: KeyHash, block: Block) {
+    /// Keeps the block for a while, in place of an older one under its key. Its entry was renewed at `renewed_tick`.
+    pub(crate) fn insert(&self, key: KeyHash, block: Block, renewed_tick: u32) {
         if let Some(cache) = &self.cache {
-            cache.insert(key, block);
+            cache.insert(key, Kept { block, renewed_tick });
+        }
+    }
+
+    /// Notes that the entry of `block` was renewed, if the block is still in memory. Call it under the index's lock,
+    /// under which blocks are inserted.
+    pub(crate) fn renew(&self, key: &KeyHash, block: &Block, renewed_tick: u32) {
+        let Some(cache) = &self.cache else { return };
+        if cache.peek(key).is_some_and(|kept| kept.block.as_ptr() == block.as_ptr()) {
+            // Fails if the block was evicted or removed in between.
+            let _ = cache.replace(*key, Kept { block: block.clone(), renewed_tick }, true);
         }
     }
 
@@ -104,13 +122,13 @@ mod tests {
     fn what_was_inserted_comes_back_until_it_is_removed() {
         let tier = MemoryTier::new(1 << 20);
         let block = Block::copy_from_slice(b"abc");
-        tier.insert(key(1), block.clone());
-        assert_eq!(tier.get(&key(1)).map(|found| found.as_ptr()), Some(block.as_ptr()), "not a copy");
-        tier.insert(key(1), Block::copy_from_slice(b"other"));
-        assert_eq!(tier.get(&key(1)).as_deref(), Some(&b"other"[..]));
+        tier.insert(key(1), block.clone(), 0);
+        assert_eq!(tier.get(&key(1)).map(|found| found.block.as_ptr()), Some(block.as_ptr()), "not a copy");
+        tier.insert(key(1), Block::copy_from_slice(b"other"), 0);
+        assert_eq!(tier.get(&key(1)).as_ref().map(|kept| &*kept.block), Some(&b"other"[..]));
         assert!(tier.remove(&key(1)));
         assert!(!tier.remove(&key(1)));
-        assert_eq!((tier.get(&key(1)), tier.used_bytes()), (None, 0));
+        assert_eq!((tier.get(&key(1)).is_none(), tier.used_bytes()), (true, 0));
     }
 
     #[test]
@@ -119,7 +137,7 @@ mod tests {
             let tier = MemoryTier::new(capacity_bytes);
             let block = Block::copy_from_slice(&[0; 1000]);
             for number in 0..3000 {
-                tier.insert(key(number), block.clone());
+                tier.insert(key(number), block.clone(), 0);
                 assert!(tier.used_bytes() <= capacity_bytes);
             }
             let held = (0..3000).filter(|number| tier.get(&key(*number)).is_some()).count() as u64;
@@ -130,11 +148,11 @@ mod tests {
     #[test]
     fn blocks_that_do_not_fit_are_not_kept() {
         let tier = MemoryTier::new(1 << 20);
-        tier.insert(key(1), Block::copy_from_slice(b"small"));
-        tier.insert(key(2), Block::from_vec(vec![0; 2 << 20]));
-        assert_eq!(tier.get(&key(2)), None);
+        tier.insert(key(1), Block::copy_from_slice(b"small"), 0);
+        tier.insert(key(2), Block::from_vec(vec![0; 2 << 20]), 0);
+        assert!(tier.get(&key(2)).is_none());
         let roomy = MemoryTier::new(64 << 20);
-        roomy.insert(key(3), Block::from_vec(vec![0; crate::MAX_BLOCK_BYTES as usize]));
+        roomy.insert(key(3), Block::from_vec(vec![0; crate::MAX_BLOCK_BYTES as usize]), 0);
         assert!(roomy.get(&key(3)).is_some(), "the largest block fits a shard");
     }
 
@@ -144,7 +162,7 @@ mod tests {
         let tier = MemoryTier::new(1 << 20);
         for number in 0..3000 {
             let sector = plimsoll::buffer::AlignedBuf::new(4096).unwrap();
-            tier.insert(key(number), Block::from_aligned(sector, 0..16));
+            tier.insert(key(number), Block::from_aligned(sector, 0..16), 0);
         }
         let held = (0..3000).filter(|number| tier.get(&key(*number)).is_some()).count();
         assert!((64..=256).contains(&held), "{held} sectors are held, 256 is the capacity");
@@ -153,12 +171,12 @@ mod tests {
     #[test]
     fn no_capacity_means_nothing_at_all() {
         let tier = MemoryTier::new(0);
-        tier.insert(key(1), Block::copy_from_slice(b""));
-        tier.insert(key(2), Block::copy_from_slice(b"abc"));
+        tier.insert(key(1), Block::copy_from_slice(b""), 0);
+        tier.insert(key(2), Block::copy_from_slice(b"abc"), 0);
         assert!(tier.cache.is_none());
         assert_eq!(
-            (tier.get(&key(1)), tier.get(&key(2)), tier.remove(&key(2)), tier.used_bytes()),
-            (None, None, false, 0)
+            (tier.get(&key(1)).is_none(), tier.get(&key(2)).is_none(), tier.remove(&key(2)), tier.used_bytes()),
+            (true, true, false, 0)
         );
     }
 }

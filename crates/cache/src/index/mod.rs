@@ -18,7 +18,8 @@
 //!   one that ends later is superseded, and a block that a caller removed does not come back.
 //!
 //! Callbacks (`log`, `visit`) run under the lock of the shard, so their log records are in the order of the changes of
-//! a key. They must be short and must not call the index, except for [`Index::age`] and [`Index::now_tick`].
+//! a key. They must be short and must not call the index, except for [`Index::age`], [`Index::now_tick`]
+//! and [`Index::use_tick`].
 //!
 //! # Memory
 //! Fixed: about 40 KiB of recency, and 256 shards of about 150 bytes. Each shard has buckets of about 200 entries. A
@@ -55,7 +56,7 @@ use crate::entry::{Entry, Extent, SlabId};
 use crate::key::{INDEX_SHARDS, KeyHash};
 use crate::stats::HitCurve;
 use crate::sync::lock;
-use recency::{CLAMP_TICKS, FIRST_TICK, OLDEST_AGE, Recency, Ring, TURN_TICKS, short};
+use recency::{CLAMP_TICKS, FIRST_TICK, NEAR_TICKS, OLDEST_AGE, Recency, Ring, TURN_TICKS, short};
 use table::{ALLOCATION_OVERHEAD_BYTES, Place, Rest, Table};
 
 /// Estimated memory of an insert in flight, its part of a tree's node, in bytes.
@@ -237,17 +238,38 @@ impl Index {
     /// Looks a key up, counts it in the curve, and makes its entry the newest.
     pub(crate) fn lookup(&self, hash: &KeyHash) -> Found {
         let (mut shard, now) = self.lock(hash.shard());
+        let found = self.find(&mut shard, now, hash);
+        drop(shard);
+        // The insert that follows a ghost will count as its use.
+        if let Found::Block(entry) = &found {
+            self.used(entry.extent.len_bytes);
+        }
+        found
+    }
+
+    /// Does what [`Index::lookup`] does, but does not advance the clock.
+    fn find(&self, shard: &mut Shard, now: u64, hash: &KeyHash) -> Found {
         shard.lookups += 1;
         let Some((place, mut entry)) = shard.table.find(&hash.rest()) else { return Found::Absent };
         self.recency.count_hit(now, entry.tick, entry.extent.len_bytes);
-        self.renew(&mut shard, now, place, &mut entry);
-        drop(shard);
-        if is_ghost(&entry) {
-            // The insert that follows will count as its use.
-            return Found::Ghost;
+        self.renew(shard, now, place, &mut entry);
+        if is_ghost(&entry) { Found::Ghost } else { Found::Block(entry) }
+    }
+
+    /// Counts a hit that memory answered, of a block whose entry was renewed at `renewed_tick`. The entry is renewed
+    /// only from time to time: a look-up here takes about half as long as such a hit. If it is renewed now, `log` is
+    /// called with the time, under the lock of the shard.
+    pub(crate) fn hit_in_memory(&self, hash: &KeyHash, len_bytes: u32, renewed_tick: u32, log: impl FnOnce(u32)) {
+        let age = self.use_tick().wrapping_sub(renewed_tick);
+        if age < NEAR_TICKS && self.recency.is_near_the_origin(len_bytes) {
+            self.recency.count_near_hit();
+            return;
         }
-        self.used(entry.extent.len_bytes);
-        Found::Block(entry)
+
+        let (mut shard, now) = self.lock(hash.shard());
+        if matches!(self.find(&mut shard, now, hash), Found::Block(_)) {
+            log(now as u32);
+        }
     }
 
     /// Makes the block of a key the newest, without counting a look-up. Returns whether the key is cached.
@@ -430,6 +452,11 @@ impl Index {
     /// Recovery: removes a key (or ghost). Returns its block.
     pub(crate) fn forget(&self, hash: &KeyHash) -> Option<Entry> {
         self.remove(hash, |_| ())
+    }
+
+    /// Returns the clock, as blocks in memory store it.
+    pub(crate) fn use_tick(&self) -> u32 {
+        self.recency.now() as u32
     }
 
     /// Returns the clock, as entries store it.

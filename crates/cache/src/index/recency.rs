@@ -9,12 +9,15 @@
 //! *Bytes* are those that a block takes on its disk: whole sectors. By the bytes of their data, a full cache of blocks
 //! of 100 bytes in sectors of 4096 would look as if it were 2 % full, and have 41 times as many ghosts as blocks.
 //!
-//! *Clock.* It advances with the bytes used (inserted or hit): one tick for 1/512 of the capacity, at least 4 KiB. A
+//! *Clock.* It advances with the bytes used (inserted, or read from a disk): one tick for 1/512 of the capacity, at least 4 KiB. A
 //! block's *age* is the number of ticks since its last use.
 //!
 //! *Sums.* Two [`Ring`]s, for blocks and for ghosts, hold the bytes last used in each tick: exactly for the last 1023
 //! ticks (two capacities' worth of use), in groups of 128 ticks beyond. A use moves the bytes of one block from a sum
 //! to the newest. All sums are atomics that every index shard shares: there is no lock and no sampling here.
+//!
+//! *Hits in memory* do not advance the clock, and renew a block's age only if it was not renewed for [`NEAR_TICKS`].
+//! Others are counted at the first point of the curve: their distance is less than that.
 //!
 //! *Distance.* A cache that evicts the least recently used block (LRU) has a hit if the block and the bytes used since
 //! its last use fit in the cache (R. L. Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems
@@ -89,6 +92,9 @@ const CURVE_POINTS: usize = 100;
 
 /// Points of the curve up to the capacity.
 const POINTS_PER_CAPACITY: u64 = 50;
+
+/// Ticks for which hits in memory do not renew a block again: fewer than the bytes of one point of the curve, 10.24.
+pub(super) const NEAR_TICKS: u32 = 8;
 
 /// First value of the clock: large enough that subtracting an age never underflows.
 pub(super) const FIRST_TICK: u64 = 1 << 32;
@@ -208,6 +214,8 @@ pub(super) struct Recency {
     since_bytes: Box<[AtomicU64; SLOTS]>,
     /// Hits by the first point of the curve that counts them.
     hits: Box<[AtomicU64; CURVE_POINTS]>,
+    /// Hits in memory that are not in `hits`, and not look-ups of a shard.
+    near_hits: AtomicU64,
     /// Held while the clock advances or sums are computed.
     advancing: Mutex<()>,
 }
@@ -225,6 +233,7 @@ impl Recency {
             ghosts: Ring::new(sector_bytes),
             since_bytes: Box::new(std::array::from_fn(|_| AtomicU64::new(0))),
             hits: Box::new(std::array::from_fn(|_| AtomicU64::new(0))),
+            near_hits: AtomicU64::new(0),
             advancing: Mutex::new(()),
         };
         recency.set_capacity(capacity_bytes, ghost_budget_bytes);
@@ -336,17 +345,30 @@ impl Recency {
         }
     }
 
-    /// Returns the curve. The shards count the look-ups.
-    pub(super) fn curve(&self, lookups: u64) -> HitCurve {
-        let mut sum = 0;
+    /// Returns whether a hit on a block of `len_bytes` that has just been used counts at the first point of the curve.
+    pub(super) fn is_near_the_origin(&self, len_bytes: u32) -> bool {
+        u64::from(self.blocks.space_of(len_bytes)) <= self.step_bytes.load(Relaxed)
+    }
+
+    /// Counts a hit at the first point of the curve.
+    pub(super) fn count_near_hit(&self) {
+        self.near_hits.fetch_add(1, Relaxed);
+    }
+
+    /// Returns the curve. The shards count the look-ups, but for the near hits.
+    pub(super) fn curve(&self, shard_lookups: u64) -> HitCurve {
+        let near_hits = self.near_hits.load(Relaxed);
+        let mut sum = near_hits;
         let hits = self.hits.iter().map(|hits| {
             sum += hits.load(Relaxed);
             sum
         });
+        let lookups = near_hits + shard_lookups;
         HitCurve { hits: hits.collect(), step_bytes: self.step_bytes.load(Relaxed), lookups }
     }
 
     pub(super) fn clear_curve(&self) {
+        self.near_hits.store(0, Relaxed);
         self.hits.iter().for_each(|hits| hits.store(0, Relaxed));
     }
 

@@ -373,6 +373,37 @@ fn the_curve_is_that_of_exact_lru_caches() {
 }
 
 #[test]
+fn hits_in_memory_renew_a_block_from_time_to_time_and_all_count() {
+    let (capacity_bytes, len_bytes) = (8 << 20, 8192);
+    let index = Index::new(capacity_bytes, 0.0, 1);
+    let insert_ticks = |ticks: u64| (0..2 * ticks).for_each(|n| drop(insert(&index, 1000 + n, len_bytes)));
+    let age = |key| index.age(&index.peek(&hash(key)).expect("it is cached"));
+    insert(&index, 1, len_bytes);
+    let mut renewed_tick = index.use_tick();
+    let mut hit = || index.hit_in_memory(&hash(1), len_bytes, renewed_tick, |now| renewed_tick = now);
+
+    // A tick is 16 KiB: two blocks.
+    insert_ticks(7);
+    (0..100).for_each(|_| hit());
+    assert_eq!(age(1), 7, "just used");
+    insert_ticks(1);
+    (0..100).for_each(|_| hit());
+    assert_eq!(age(1), 0);
+    let curve = index.curve();
+    assert_eq!((curve.lookups, curve.hits[0], curve.hits[99]), (200, 200, 200));
+
+    // A block of two points is not in a cache of one.
+    let long_bytes = 2 * curve.step_bytes as u32;
+    insert(&index, 2, long_bytes);
+    index.hit_in_memory(&hash(2), long_bytes, index.use_tick(), |_| {});
+    let curve = index.curve();
+    assert_eq!((curve.lookups, curve.hits[0], curve.hits[2]), (201, 200, 201));
+    index.clear_curve();
+    assert_eq!((index.curve().lookups, index.curve().hits[99]), (0, 0));
+    assert_sums_agree(&index);
+}
+
+#[test]
 fn hits_long_after_the_last_1023_ticks_count_at_their_real_distance() {
     let capacity_bytes = 8 << 20;
     let index = Index::new(capacity_bytes, 0.0, 1);
