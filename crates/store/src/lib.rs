@@ -8,7 +8,8 @@
 //! # How it works
 //! * **Classes.** A rule ([`ScheduledStore::with_rule`]) maps the operation, the path and the extensions of the options
 //!   to a class. Without a rule, a [`plimsoll::Class`] among the extensions counts, else the default class.
-//! * **Gets** open the object once, check the conditions, and read its range with direct I/O. The library widens the
+//! * **Gets** open the object, unless it is one of the 64 that were read last, check the conditions, and read its range
+//!   with direct I/O. The library widens the
 //!   range to whole blocks; the result is a slice of that memory. A result is always a stream of parts of at most 1
 //!   MiB, two of them in flight, so that every byte is scheduled.
 //! * **Puts** copy the payload into aligned memory and write it to a temporary file beside the object, the last block
@@ -27,8 +28,8 @@
 //! * Listing, opening, linking and syncing of directories are not scheduled; on Tokio they run on its blocking threads,
 //!   elsewhere on the calling thread. As in `LocalFileSystem`, deletions are not synced.
 //! * Attributes and `PutMode::Update` are not implemented, as in `LocalFileSystem`.
-//! * Each read opens its object, so 64 KiB ranges one at a time are slower than with `LocalFileSystem`, and far slower
-//!   if the object is in the page cache (`examples/against_local.rs` measures both).
+//! * Where the object is in the page cache, `LocalFileSystem` is faster (`examples/against_local.rs` measures both).
+//! * An object that another program deletes or replaces keeps its space until it is read again or 64 others are.
 //! * A put holds up to 4 MiB of buffers beside its payload.
 //! * If a file system refuses direct I/O, it is used through the page cache; [`ScheduledStore::is_direct`] reports it.
 //! * Objects are opened through `/proc/self/fd`, which must exist; a trace names that path for reads.
@@ -69,6 +70,7 @@
 //! ```
 
 mod failure;
+mod opened;
 mod payload;
 mod read;
 mod staged;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use object_store::{Result, collect_bytes};
-use plimsoll::File;
+use plimsoll::{Class, File};
 
 use crate::failure::failure;
 
@@ -42,6 +42,13 @@ pub(crate) fn read_parts(object: Object, range: Range<u64>) -> BoxStream<'static
 pub(crate) struct Object {
     pub(crate) file: File,
     pub(crate) path: std::sync::Arc<std::path::Path>,
+}
+
+impl Object {
+    /// Returns the same object with its reads in `class`.
+    pub(crate) fn in_class(&self, class: Class) -> Object {
+        Object { file: self.file.in_class(class), path: self.path.clone() }
+    }
 }
 
 /// Cuts `range` into parts. A range no longer than a part is not cut.

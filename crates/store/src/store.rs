@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
@@ -21,6 +21,7 @@ use plimsoll::backend::error_number;
 use plimsoll::{Class, Handle, OpenOptions};
 
 use crate::failure::{NAME, blocking, failure, generic};
+use crate::opened::{Opened, Stamp};
 use crate::read::{Object, read_parts, read_range};
 use crate::staged::{Existing, Staged, link, remove_leftovers, remove_other_name};
 use crate::upload::Upload;
@@ -51,6 +52,7 @@ pub struct ScheduledStore {
     local: LocalFileSystem,
     directory: PathBuf,
     rule: Arc<Rule>,
+    opened: Arc<Opened>,
 }
 
 impl ScheduledStore {
@@ -85,7 +87,8 @@ impl ScheduledStore {
         let (is_direct, directory) = opened.await.map_err(|error| failure(directory, &error))?;
         let local = LocalFileSystem::new_with_prefix(&directory)?.with_fsync(true);
         let rule = |_: Operation, _: &Path, extensions: &Extensions| *extensions.get().unwrap_or(&Class::DEFAULT);
-        Ok(ScheduledStore { writer: Writer::new(handle, is_direct), local, directory, rule: Arc::new(rule) })
+        let (writer, rule, opened) = (Writer::new(handle, is_direct), Arc::new(rule), Arc::default());
+        Ok(ScheduledStore { writer, local, directory, rule, opened })
     }
 
     /// Returns the store with `rule`, which decides the class of each operation. Without a rule, a [`Class`] among the
@@ -123,21 +126,30 @@ impl ScheduledStore {
         class: Class,
     ) -> Result<(GetResult, Option<Object>)> {
         let is_head = options.head;
+        if let Some((meta, object)) = self.opened.find(location) {
+            options.check_preconditions(&meta)?;
+            let range = options.range.map_or(Ok(0..meta.size), |range| in_object(&range, &meta))?;
+            let object = (!is_head && !range.is_empty()).then(|| object.in_class(class));
+            return Ok((described(meta, range), object));
+        }
+
         // LocalFileSystem checks conditions and ranges and reads the metadata of the file that it opens.
-        let answer = self.local.get_opts(location, options).await?;
-        let GetResult { payload, meta, range, attributes, extensions } = answer;
+        let GetResult { payload, meta, range, .. } = self.local.get_opts(location, options).await?;
         let GetResultPayload::File(file, path) = payload else {
             return Err(generic(format!("{location}: LocalFileSystem opened no file")));
         };
-
-        let mut object = None;
-        if !is_head && !range.is_empty() {
-            let opened = self.reopen(file).await;
-            let file = opened.map_err(|error| failure(&path, &error))?.in_class(class);
-            object = Some(Object { file, path: path.into() });
+        if is_head || range.is_empty() {
+            return Ok((described(meta, range), None));
         }
-        let payload = GetResultPayload::Stream(stream::empty().boxed());
-        Ok((GetResult { payload, meta, range, attributes, extensions }, object))
+
+        let opened = async {
+            let stamp = Stamp::of(&file.metadata()?);
+            Ok((stamp, self.reopen(file).await?))
+        };
+        let (stamp, file) = opened.await.map_err(|error| failure(&path, &error))?;
+        let object = Object { file, path: path.into() };
+        self.opened.keep(stamp, meta.clone(), object.clone());
+        Ok((described(meta, range), Some(object.in_class(class))))
     }
 
     /// Opens `file` again, for scheduled reads. Uses its descriptor, because its name may refer to another object now.
@@ -152,6 +164,17 @@ impl ScheduledStore {
         };
         self.writer.handle.run(open).await?
     }
+}
+
+/// Returns the bytes of an object that a caller asks for.
+fn in_object(range: &GetRange, meta: &ObjectMeta) -> Result<Range<u64>> {
+    range.as_range(meta.size).map_err(|error| Error::Generic { store: NAME, source: Box::new(error) })
+}
+
+/// Returns the answer to a get, still without bytes.
+fn described(meta: ObjectMeta, range: Range<u64>) -> GetResult {
+    let payload = GetResultPayload::Stream(stream::empty().boxed());
+    GetResult { payload, meta, range, attributes: Attributes::default(), extensions: Extensions::default() }
 }
 
 impl fmt::Display for ScheduledStore {
@@ -178,7 +201,9 @@ impl ObjectStore for ScheduledStore {
             PutMode::Update(_) => return Err(self.not_implemented("`put_opts` with `PutMode::Update`".to_owned())),
         };
         let path = self.local.path_to_filesystem(location)?;
-        self.writer.put(&path, payload, class, existing).await
+        let put = self.writer.put(&path, payload, class, existing).await;
+        self.opened.forget(location);
+        put
     }
 
     async fn put_multipart_opts(
@@ -190,7 +215,7 @@ impl ObjectStore for ScheduledStore {
         self.check_attributes(&options.attributes, "put_multipart_opts")?;
         let path = self.local.path_to_filesystem(location)?;
         let draft = self.writer.create(&path, class).await.map_err(|error| failure(&path, &error))?;
-        Ok(Box::new(Upload::new(draft)))
+        Ok(Box::new(Upload::new(draft, location.clone(), self.opened.clone())))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
@@ -206,10 +231,7 @@ impl ObjectStore for ScheduledStore {
         let options = GetOptions::default();
         let class = (self.rule)(Operation::GetRanges, location, &options.extensions);
         let (GetResult { meta, .. }, object) = self.open_object(location, options, class).await?;
-        let checked = ranges.iter().map(|range| {
-            let range = GetRange::Bounded(range.clone()).as_range(meta.size);
-            range.map_err(|error| Error::Generic { store: NAME, source: Box::new(error) })
-        });
+        let checked = ranges.iter().map(|range| in_object(&GetRange::Bounded(range.clone()), &meta));
         let ranges: Vec<Range<u64>> = checked.collect::<Result<_>>()?;
         // An empty object has no ranges.
         let Some(object) = object else { return Ok(Vec::new()) };
@@ -218,7 +240,9 @@ impl ObjectStore for ScheduledStore {
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        self.local.delete_stream(locations)
+        let opened = self.opened.clone();
+        let deleted = self.local.delete_stream(locations);
+        deleted.inspect_ok(move |location| opened.forget(location)).boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
@@ -238,16 +262,20 @@ impl ObjectStore for ScheduledStore {
             CopyMode::Create => self.local.copy_opts(from, to, options).await,
             // LocalFileSystem leaves a hidden name behind if `to` is a copy of `from` already, or if the program dies.
             CopyMode::Overwrite => {
-                let (from, to) = (self.local.path_to_filesystem(from)?, self.local.path_to_filesystem(to)?);
+                let (from, target) = (self.local.path_to_filesystem(from)?, self.local.path_to_filesystem(to)?);
                 let path = from.clone();
-                blocking(move || link(&from, &to)).await.map_err(|error| failure(&path, &error))
+                let copied = blocking(move || link(&from, &target)).await;
+                self.opened.forget(to);
+                copied.map_err(|error| failure(&path, &error))
             }
         }
     }
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
         let is_replaced = options.target_mode == RenameTargetMode::Overwrite;
-        self.local.rename_opts(from, to, options).await?;
+        let renamed = self.local.rename_opts(from, to, options).await;
+        [from, to].into_iter().for_each(|location| self.opened.forget(location));
+        renamed?;
         if !is_replaced {
             return Ok(());
         }

@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::FutureExt;
+use object_store::path::Path as Location;
 use object_store::{MultipartUpload, PutPayload, PutResult, Result, UploadPart};
 
 use crate::failure::{failure, generic};
+use crate::opened::Opened;
 use crate::payload::Payload;
 use crate::staged::Existing;
 use crate::write::Draft;
@@ -27,11 +29,15 @@ pub(crate) struct Upload {
     tail: Bytes,
     parts: u64,
     written_parts: Arc<AtomicU64>,
+    location: Location,
+    /// The store's open objects: the one at `location` is replaced at the end.
+    opened: Arc<Opened>,
 }
 
 impl Upload {
-    pub(crate) fn new(draft: Draft) -> Upload {
-        Upload { draft: Some(draft), offset: 0, tail: Bytes::new(), parts: 0, written_parts: Arc::default() }
+    pub(crate) fn new(draft: Draft, location: Location, opened: Arc<Opened>) -> Upload {
+        let (tail, written_parts) = (Bytes::new(), Arc::default());
+        Upload { draft: Some(draft), offset: 0, tail, parts: 0, written_parts, location, opened }
     }
 }
 
@@ -83,7 +89,9 @@ impl MultipartUpload for Upload {
             draft.write(self.offset, tail).await?;
             draft.publish(len_bytes, Existing::Replace).await
         };
-        completed.await.map_err(|error| failure(&path, &error))
+        let completed = completed.await.map_err(|error| failure(&path, &error));
+        self.opened.forget(&self.location);
+        completed
     }
 
     async fn abort(&mut self) -> Result<()> {

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+#[path = "store/again.rs"]
+mod again;
 #[path = "store/early.rs"]
 mod early;
 #[path = "../../skip.rs"]
