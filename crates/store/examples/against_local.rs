@@ -1,5 +1,5 @@
-//! `ScheduledStore` beside `LocalFileSystem` with fsync, in turns: puts of 10 MiB, then reads of 64 KiB at random
-//! places.
+//! `ScheduledStore` beside `LocalFileSystem` with fsync, in turns: puts of 10 MiB, then reads of 64 KiB, each place once
+//! in a scattered order.
 //!
 //! `cargo run --release -p plimsoll-store --example against_local -- DIR [ROUNDS]`
 //!
@@ -22,8 +22,10 @@ use plimsoll_store::ScheduledStore;
 
 const OBJECTS: usize = 16;
 const OBJECT_BYTES: usize = 10 << 20;
-const READS: usize = 4096;
-const READ_BYTES: u64 = 64 << 10;
+const READ_BYTES: usize = 64 << 10;
+/// Ranges of an object, the last of which would end behind it.
+const PLACES: usize = OBJECT_BYTES / READ_BYTES - 1;
+const READS: usize = OBJECTS * PLACES;
 
 /// One phase of one store.
 #[derive(Clone, Copy)]
@@ -50,14 +52,14 @@ async fn put(store: &dyn ObjectStore, parallel: usize, payload: &Bytes) -> objec
 }
 
 async fn get(store: &dyn ObjectStore, parallel: usize) -> object_store::Result<u64> {
-    let reads = (0..READS as u64).map(|number| async move {
-        // A fixed sequence over all places, not at multiples of a block.
-        let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 16;
-        let from = mixed % (OBJECT_BYTES as u64 - READ_BYTES);
-        store.get_range(&name(mixed as usize % OBJECTS), from..from + READ_BYTES).await
+    let reads = (0..READS).map(|number| async move {
+        // Each place once, so that no range is in the page cache because it was read before; not at multiples of a block.
+        let place = number * 1597 % READS;
+        let from = (place % PLACES * READ_BYTES + 1000) as u64;
+        store.get_range(&name(place / PLACES), from..from + READ_BYTES as u64).await
     });
     stream::iter(reads).buffer_unordered(parallel).try_collect::<Vec<Bytes>>().await?;
-    Ok(READS as u64 * READ_BYTES)
+    Ok((READS * READ_BYTES) as u64)
 }
 
 /// Drops the objects of `directory` from the page cache.
