@@ -1,4 +1,4 @@
-//! Memory for direct I/O: aligned buffers, alone or many in one region that a backend has registered.
+//! Memory for direct I/O: aligned buffers, alone, from a pool, or many in one region that a backend has registered.
 //!
 //! # Why
 //! `O_DIRECT` refuses unaligned memory, and ordinary vectors promise no alignment.
@@ -8,16 +8,17 @@
 //! known device). [`AlignedBuf::registered`] cuts one such allocation into equal buffers and registers it
 //! ([`crate::backend::Backend::register_memory`]), so that the kernel need not look up the pages at every operation.
 //! The allocation lives until its last buffer is dropped, on any thread; the backend then forgets the region.
+//! [`File::buffer`](crate::File::buffer) hands out buffers that were used before (`pool`).
 //!
-//! Long regions have their own mapping, in huge pages if the kernel has some
+//! Long regions, and the chunks of a pool, have their own mapping, in huge pages if the kernel has some
 //! (`/sys/kernel/mm/transparent_hugepage/enabled` is not `never`). A request from ordinary pages has a segment per 4
 //! KiB, one from a huge page has one in all; a virtual disk took three times as long for the former. Registration makes
 //! it worse: the kernel moves pages before it pins them, so they are no longer contiguous.
 //!
 //! # Limits
 //! A buffer does not grow. A registered buffer is cheaper only on the backend that registered it; elsewhere it is an
-//! ordinary one. Single buffers are in ordinary pages: the kernel may have to compact memory for a huge page, which
-//! would stall a shard that makes a buffer for each request.
+//! ordinary one. Buffers of [`AlignedBuf::new`] are in ordinary pages: the kernel may have to compact memory for a huge
+//! page, which would stall a shard that makes a buffer for each request.
 //!
 //! # Example
 //! ```
@@ -29,6 +30,8 @@
 //! # Ok::<(), plimsoll::buffer::BufferError>(())
 //! ```
 
+mod pool;
+
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::io;
@@ -37,6 +40,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::backend::{Backend, Region, RegionId};
+pub(crate) use pool::BufferPool;
 
 /// Default alignment of a buffer, in bytes: a page, and no smaller than any known device requires.
 pub const DEFAULT_ALIGN_BYTES: usize = 4096;
@@ -90,7 +94,7 @@ impl From<BufferError> for std::io::Error {
     }
 }
 
-/// A zeroed, aligned piece of heap memory; a slice of bytes in every other respect.
+/// An aligned piece of memory; a slice of bytes in every other respect.
 pub struct AlignedBuf {
     ptr: NonNull<u8>,
     len_bytes: usize,
@@ -124,6 +128,8 @@ struct Allocation {
     source: Source,
     /// Its registration, if it has one.
     region: Option<Region>,
+    /// The pool that buffers in it return to, if it has one.
+    home: Option<pool::Home>,
 }
 
 /// Where memory comes from, and so how it is freed.
@@ -140,7 +146,7 @@ impl Allocation {
         // SAFETY: the layout's size is at least 1. The allocation is owned by the value made here until its drop.
         let ptr = unsafe { alloc_zeroed(layout) };
         let ptr = NonNull::new(ptr).ok_or(BufferError::OutOfMemory { len_bytes })?;
-        Ok(Allocation { ptr, align_bytes, source: Source::Heap(layout), region: None })
+        Ok(Allocation { ptr, align_bytes, source: Source::Heap(layout), region: None, home: None })
     }
 
     /// Returns zeroed memory in whole huge pages if the kernel has some. Uses a separate mapping: the advice belongs to
@@ -158,16 +164,18 @@ impl Allocation {
         // SAFETY: less than a huge page, and the mapping is longer than that.
         let ptr = unsafe { start.add(skipped_bytes) };
 
-        // If the kernel refuses this, the pages are ordinary ones.
-        // SAFETY: advice about whole pages of the mapping above, which changes no byte and ends with the mapping.
-        unsafe { libc::madvise(ptr.as_ptr().cast(), pages_bytes, libc::MADV_HUGEPAGE) };
+        // If the kernel refuses this, the pages are ordinary ones. Miri cannot do it.
+        if !cfg!(miri) {
+            // SAFETY: advice about whole pages of the mapping above, which changes no byte and ends with the mapping.
+            unsafe { libc::madvise(ptr.as_ptr().cast(), pages_bytes, libc::MADV_HUGEPAGE) };
+        }
 
         // The kernel allocates the pages here, not at the first requests.
         // SAFETY: inside the mapping, which only this function can reach until it returns.
         unsafe { ptr.write_bytes(0, len_bytes) };
 
         let (align_bytes, source) = (DEFAULT_ALIGN_BYTES, Source::Mapping(start, map_bytes));
-        Ok(Allocation { ptr, align_bytes, source, region: None })
+        Ok(Allocation { ptr, align_bytes, source, region: None, home: None })
     }
 }
 
@@ -290,6 +298,14 @@ impl AlignedBuf {
     /// Returns the address of the first byte, as memory for an operation.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.ptr.as_ptr()
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner.take() {
+            pool::give_back(self.ptr, owner);
+        }
     }
 }
 

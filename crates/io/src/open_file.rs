@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::backend::{FileInfo, OpenOptions, explained};
-use crate::buffer::{AlignedBuf, DEFAULT_ALIGN_BYTES, OwnedSlice};
+use crate::buffer::{AlignedBuf, BufferError, DEFAULT_ALIGN_BYTES, OwnedSlice};
 use crate::class::Class;
 use crate::file::SharedFile;
 use crate::handle::Handle;
@@ -147,10 +147,11 @@ impl File {
         if len_bytes == 0 {
             return Ok(OwnedSlice::new(AlignedBuf::empty(), 0..0));
         }
-        let align_bytes = DEFAULT_ALIGN_BYTES.max(self.info.memory_align_bytes as usize);
-        let buffer = AlignedBuf::with_align((until - from) as usize, align_bytes)?;
-        let (read, buffer) = self.handle.read_at(&self.file, self.class, from, buffer).await;
+        let buffer = self.buffer((until - from) as usize)?;
+        let (read, mut buffer) = self.handle.read_at(&self.file, self.class, from, buffer).await;
         let (read, skipped) = (read?, (offset - from) as usize);
+        // What an earlier request left there is not the caller's.
+        buffer.get_mut(read..).unwrap_or_default().fill(0);
         Ok(OwnedSlice::new(buffer, skipped..read.clamp(skipped, skipped + len_bytes)))
     }
 
@@ -169,6 +170,19 @@ impl File {
         };
         let message = format!("{} ends {end}: {len_bytes} bytes were wanted there", self.path().display());
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
+    }
+
+    /// Returns a buffer for [`File::read_buffer_at`] and [`File::write_buffer_at`] as this file needs it. Buffers of 16
+    /// KiB to 2 MiB lie in huge pages, which a disk takes as one piece, and are used again after they are dropped. The
+    /// contents are arbitrary: zeros, or the bytes of an earlier request.
+    ///
+    /// # Errors
+    /// See [`BufferError`].
+    pub fn buffer(&self, len_bytes: usize) -> Result<AlignedBuf, BufferError> {
+        match self.info.memory_align_bytes as usize {
+            align_bytes if align_bytes > DEFAULT_ALIGN_BYTES => AlignedBuf::with_align(len_bytes, align_bytes),
+            _ => self.handle.topology().buffers().take(len_bytes),
+        }
     }
 
     /// Fills `buffer` from `offset` on, and returns it with the number of bytes read: fewer only at the end of the
@@ -268,8 +282,7 @@ impl File {
     fn copied(&self, offset: u64, bytes: &[u8]) -> io::Result<AlignedBuf> {
         self.check_writable()?;
         self.check_blocks("write", offset, bytes.len())?;
-        let align_bytes = DEFAULT_ALIGN_BYTES.max(self.info.memory_align_bytes as usize);
-        let mut buffer = AlignedBuf::with_align(bytes.len(), align_bytes)?;
+        let mut buffer = self.buffer(bytes.len())?;
         buffer.copy_from_slice(bytes);
         Ok(buffer)
     }

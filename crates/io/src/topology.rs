@@ -23,6 +23,7 @@ use plimsoll_core::{Disk, DiskConfig, IoQueue, Mode, QueueConfig, depth_of_queue
 
 use crate::backend::memory::MemoryStore;
 use crate::backend::{OpenOptions, error_number, explained};
+use crate::buffer::BufferPool;
 use crate::class::Classes;
 use crate::file::{FileOwner, SharedFile};
 use crate::mailbox::{Mailboxes, Message};
@@ -160,6 +161,7 @@ struct Inner {
     next_uid: AtomicU64,
     recorder: Arc<Recorder>,
     memory: MemoryStore,
+    buffers: Arc<BufferPool>,
     /// Gates that take the place of shards.
     #[cfg(feature = "metrics")]
     gates: Mutex<Vec<Weak<GateQueues>>>,
@@ -268,6 +270,7 @@ impl Topology {
             next_uid: AtomicU64::new(0),
             recorder,
             memory: MemoryStore::default(),
+            buffers: BufferPool::new(),
             #[cfg(feature = "metrics")]
             gates: Mutex::default(),
         })))
@@ -394,6 +397,11 @@ impl Topology {
     #[must_use]
     pub fn memory(&self) -> &MemoryStore {
         &self.0.memory
+    }
+
+    /// Returns the memory of requests of [`File`](crate::File).
+    pub(crate) fn buffers(&self) -> &Arc<BufferPool> {
+        &self.0.buffers
     }
 
     /// Returns the control of traces, which record the stations of every request.

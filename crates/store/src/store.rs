@@ -87,7 +87,7 @@ impl ScheduledStore {
         let (is_direct, directory) = opened.await.map_err(|error| failure(directory, &error))?;
         let local = LocalFileSystem::new_with_prefix(&directory)?.with_fsync(true);
         let rule = |_: Operation, _: &Path, extensions: &Extensions| *extensions.get().unwrap_or(&Class::DEFAULT);
-        let (writer, rule, opened) = (Writer::new(handle, is_direct), Arc::new(rule), Arc::default());
+        let (writer, rule, opened) = (Writer { handle, is_direct }, Arc::new(rule), Arc::default());
         Ok(ScheduledStore { writer, local, directory, rule, opened })
     }
 

@@ -2,13 +2,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures_util::stream::{self, TryStreamExt};
 use object_store::{PutPayload, PutResult, Result};
 use plimsoll::backend::error_number;
-use plimsoll::buffer::{AlignedBuf, DEFAULT_ALIGN_BYTES};
 use plimsoll::{Class, File, Handle, OpenOptions};
 
 use crate::failure::{blocking, failure};
@@ -21,9 +19,6 @@ const WRITE_BYTES: usize = 1 << 20;
 /// Writes of one payload in flight, so that the next is copied while others are in the device.
 const WRITES_IN_FLIGHT: usize = 4;
 
-/// Most buffers of [`WRITE_BYTES`] that a store keeps for the next payload.
-const SPARE_BUFFERS: usize = 8;
-
 /// Smallest block of direct writes, in bytes: the block of most file systems. A device may allow less, but then the
 /// file system reads and zeroes the rest of its block.
 const BLOCK_BYTES: u64 = 4096;
@@ -31,19 +26,14 @@ const BLOCK_BYTES: u64 = 4096;
 /// `EOPNOTSUPP` of Linux, with which a file system refuses to reserve space.
 const NOT_SUPPORTED: i32 = 95;
 
-/// Creates new files through a handle to the shards, with direct I/O or without, from shared buffers.
+/// Creates new files through a handle to the shards, with direct I/O or without.
 #[derive(Clone)]
 pub(crate) struct Writer {
     pub(crate) handle: Handle,
     pub(crate) is_direct: bool,
-    buffers: Arc<Mutex<Vec<AlignedBuf>>>,
 }
 
 impl Writer {
-    pub(crate) fn new(handle: Handle, is_direct: bool) -> Writer {
-        Writer { handle, is_direct, buffers: Arc::default() }
-    }
-
     /// Writes a whole object to `path`.
     pub(crate) async fn put(
         &self,
@@ -71,7 +61,7 @@ impl Writer {
         let staged = blocking(move || Staged::create(&directory)).await?;
         let options = OpenOptions { write: true, direct: self.is_direct, ..OpenOptions::default() };
         let file = self.handle.open(staged.path(), &options).await?.in_class(class);
-        Ok(Draft { file, staged, path: path.to_owned(), buffers: self.buffers.clone() })
+        Ok(Draft { file, staged, path: path.to_owned() })
     }
 }
 
@@ -80,13 +70,12 @@ pub(crate) struct Draft {
     file: File,
     staged: Staged,
     path: PathBuf,
-    buffers: Arc<Mutex<Vec<AlignedBuf>>>,
 }
 
 impl Draft {
     /// Returns a pen, which writes to the draft while the draft itself is borrowed elsewhere.
     pub(crate) fn pen(&self) -> Pen {
-        Pen { file: self.file.clone(), buffers: self.buffers.clone() }
+        Pen { file: self.file.clone() }
     }
 
     /// Returns the block size in bytes: offsets of writes are multiples of it.
@@ -126,7 +115,6 @@ impl Draft {
 /// Writes to a draft.
 pub(crate) struct Pen {
     file: File,
-    buffers: Arc<Mutex<Vec<AlignedBuf>>>,
 }
 
 impl Pen {
@@ -144,7 +132,7 @@ impl Pen {
         let writes = std::iter::from_fn(|| {
             let len_bytes = payload.len().next_multiple_of(block_bytes).min(WRITE_BYTES);
             let filled = (len_bytes > 0).then(|| {
-                let mut buffer = self.buffer(len_bytes)?;
+                let mut buffer = self.file.buffer(len_bytes)?;
                 payload.fill(&mut buffer);
                 Ok::<_, io::Error>((offset, buffer))
             });
@@ -152,32 +140,8 @@ impl Pen {
             filled
         });
 
-        let write = |(offset, buffer)| async move {
-            let (written, buffer) = self.file.write_buffer_at(offset, buffer).await;
-            self.give_back(buffer);
-            written
-        };
+        let write = |(offset, buffer)| async move { self.file.write_buffer_at(offset, buffer).await.0 };
 
         stream::iter(writes).map_ok(write).try_buffered(WRITES_IN_FLIGHT).try_collect().await
-    }
-
-    fn buffer(&self, len_bytes: usize) -> io::Result<AlignedBuf> {
-        let spare = (len_bytes == WRITE_BYTES).then(|| self.spare_buffers().pop()).flatten();
-        let align_bytes = DEFAULT_ALIGN_BYTES.max(self.file.info().memory_align_bytes as usize);
-        match spare.filter(|spare| spare.align_bytes() >= align_bytes) {
-            Some(buffer) => Ok(buffer),
-            None => Ok(AlignedBuf::with_align(len_bytes, align_bytes)?),
-        }
-    }
-
-    fn give_back(&self, buffer: AlignedBuf) {
-        let mut spare = self.spare_buffers();
-        if buffer.len() == WRITE_BYTES && spare.len() < SPARE_BUFFERS {
-            spare.push(buffer);
-        }
-    }
-
-    fn spare_buffers(&self) -> std::sync::MutexGuard<'_, Vec<AlignedBuf>> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

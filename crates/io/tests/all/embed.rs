@@ -94,6 +94,16 @@ async fn ranges(file: &File) {
             }
         }
     }
+    // Memory that is used again: what an earlier request had left behind the file's end is not given out.
+    let mut used = file.buffer(40 << 10).unwrap();
+    used.fill(0xee);
+    drop(used);
+    let tail = file.read_at(LEN_BYTES as u64 - 10, 40_000).await.unwrap();
+    assert_eq!(tail.len(), 10);
+    let buffer = tail.into_buffer();
+    let end = buffer.len() - buffer.iter().rev().take_while(|byte| **byte == 0).count();
+    assert!(buffer.len() >= 40_000 && end <= 4096, "{end} of {} bytes are not zero", buffer.len());
+
     let bytes = bytes::Bytes::from_owner(file.read_exact_at(777, 1000).await.unwrap());
     assert!(has_pattern(&bytes, 3, 777));
     let far = file.read_at(u64::MAX - 3, 2).await.unwrap_err();
