@@ -24,11 +24,9 @@ use std::sync::Arc;
 
 use plimsoll::buffer::AlignedBuf;
 
-use crate::pool::{BufferPool, Pooled};
-
 #[derive(Clone)]
 enum Memory {
-    Aligned(Arc<Pooled>),
+    Aligned(Arc<AlignedBuf>),
     Heap(Arc<Vec<u8>>),
 }
 
@@ -49,15 +47,6 @@ impl Block {
     /// Returns the bytes `range` of `buffer`, without a copy. A range beyond the buffer's end is cut.
     #[must_use]
     pub fn from_aligned(buffer: AlignedBuf, range: Range<usize>) -> Block {
-        Block::from_pooled(Pooled::new(buffer, None), range)
-    }
-
-    /// Returns a block as [`Block::from_aligned`] does, whose buffer goes back to its pool with the last reference.
-    pub(crate) fn from_pool(buffer: AlignedBuf, range: Range<usize>, pool: &Arc<BufferPool>) -> Block {
-        Block::from_pooled(Pooled::new(buffer, Some(Arc::clone(pool))), range)
-    }
-
-    fn from_pooled(buffer: Pooled, range: Range<usize>) -> Block {
         let len_bytes = buffer.len();
         Block::new(Memory::Aligned(Arc::new(buffer)), len_bytes, range)
     }
@@ -79,7 +68,7 @@ impl Block {
     /// cut from.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.memory {
-            Memory::Aligned(buffer) => buffer.len(),
+            Memory::Aligned(buffer) => buffer.memory_bytes(),
             Memory::Heap(bytes) => bytes.capacity(),
         }
     }

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 
 use plimsoll::Handle;
+use plimsoll::buffer::BufferPool;
 
 use crate::admission::Admission;
 use crate::alloc::{Allocator, Geometry, SlabRange};
@@ -39,7 +40,6 @@ use crate::index::Index;
 use crate::key::KeyHash;
 use crate::memory::MemoryTier;
 use crate::objects::Heads;
-use crate::pool::BufferPool;
 use crate::roster::Roster;
 use crate::stats::{DropReason, MissReason};
 use crate::sync::lock;
@@ -180,7 +180,7 @@ impl Engine {
             gate: RwLock::default(),
             admission: Admission::new(config.in_flight_bytes),
             memory: MemoryTier::new(config.memory_bytes),
-            buffers: Arc::default(),
+            buffers: BufferPool::new(),
             counters: Counters::default(),
             roster: Roster::new(next_slab),
             upkeep: Upkeep::new(generation),

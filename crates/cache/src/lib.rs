@@ -79,7 +79,6 @@ mod mover;
 pub mod object_store;
 mod objects;
 mod open;
-mod pool;
 mod race;
 mod random;
 mod recover;

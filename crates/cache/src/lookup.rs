@@ -216,9 +216,9 @@ impl Engine {
     ) -> Result<Block, MissReason> {
         let mut buffer = self.read_stored(shard, entry, class, kind).await?;
         let len = entry.extent.len_bytes as usize;
-        let Some(cipher) = &self.cipher else { return Ok(Block::from_pool(buffer, 0..len, &self.buffers)) };
+        let Some(cipher) = &self.cipher else { return Ok(Block::from_aligned(buffer, 0..len)) };
         let sealed = buffer.get_mut(..len).unwrap_or_default();
         let plain_len = cipher.open(hash, sealed).ok_or(MissReason::Corrupt)?.len();
-        Ok(Block::from_pool(buffer, NONCE_BYTES..NONCE_BYTES + plain_len, &self.buffers))
+        Ok(Block::from_aligned(buffer, NONCE_BYTES..NONCE_BYTES + plain_len))
     }
 }

@@ -8,7 +8,7 @@
 //! known device). [`AlignedBuf::registered`] cuts one such allocation into equal buffers and registers it
 //! ([`crate::backend::Backend::register_memory`]), so that the kernel need not look up the pages at every operation.
 //! The allocation lives until its last buffer is dropped, on any thread; the backend then forgets the region.
-//! [`File::buffer`](crate::File::buffer) hands out buffers that were used before (`pool`).
+//! A [`BufferPool`] hands out buffers that were used before.
 //!
 //! Long regions, and the chunks of a pool, have their own mapping, in huge pages if the kernel has some
 //! (`/sys/kernel/mm/transparent_hugepage/enabled` is not `never`). A request from ordinary pages has a segment per 4
@@ -40,7 +40,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::backend::{Backend, Region, RegionId};
-pub(crate) use pool::BufferPool;
+pub use pool::BufferPool;
 
 /// Default alignment of a buffer, in bytes: a page, and no smaller than any known device requires.
 pub const DEFAULT_ALIGN_BYTES: usize = 4096;
@@ -287,6 +287,13 @@ impl AlignedBuf {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len_bytes == 0
+    }
+
+    /// Returns the bytes of memory that it keeps: its length, or more if it is a pool's.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let home = self.owner.as_ref().and_then(|owner| owner.home.as_ref());
+        home.map_or(self.len_bytes, pool::Home::buffer_bytes)
     }
 
     /// Returns the alignment in bytes.

@@ -28,6 +28,10 @@ use crate::handle::Handle;
 use crate::operations::too_long;
 use crate::shard::Shard;
 
+/// Length from which the memory of a request comes from the pool, in bytes: less is soon zeroed, and would cost a huge
+/// page for each length in use.
+const POOLED_BYTES: usize = 16 << 10;
+
 /// An open file in a class, for any thread and any executor. [`Handle::open`] makes it.
 ///
 /// Clones are the same file, and cheap; [`File::in_class`] returns a clone whose requests are in another class.
@@ -179,10 +183,11 @@ impl File {
     /// # Errors
     /// See [`BufferError`].
     pub fn buffer(&self, len_bytes: usize) -> Result<AlignedBuf, BufferError> {
-        match self.info.memory_align_bytes as usize {
-            align_bytes if align_bytes > DEFAULT_ALIGN_BYTES => AlignedBuf::with_align(len_bytes, align_bytes),
-            _ => self.handle.topology().buffers().take(len_bytes),
+        let align_bytes = DEFAULT_ALIGN_BYTES.max(self.info.memory_align_bytes as usize);
+        if len_bytes < POOLED_BYTES || align_bytes > DEFAULT_ALIGN_BYTES {
+            return AlignedBuf::with_align(len_bytes, align_bytes);
         }
+        self.handle.topology().buffers().take(len_bytes)
     }
 
     /// Fills `buffer` from `offset` on, and returns it with the number of bytes read: fewer only at the end of the

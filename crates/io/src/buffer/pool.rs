@@ -5,14 +5,14 @@
 //! by one; in a huge page it has one. And memory that was just allocated has to be zeroed and mapped first.
 //!
 //! # How it works
-//! A [`BufferPool`] has classes of lengths, four for each power of two, so at most a fifth of a buffer is left over. A
-//! class takes a chunk of 2 MiB from the system when it has no free buffer, and cuts it into equal ones. A buffer
+//! A [`BufferPool`] has classes of lengths in pages, four for each power of two, so that at most a fifth of a long buffer
+//! is left over. A class takes a chunk of 2 MiB from the system when it has no free buffer, and cuts it into equal ones. A buffer
 //! returns when it is dropped, on any thread; the last to return is the first to be taken. A chunk whose buffers have
 //! all returned goes back to the system if its class has more than [`FREE_BYTES`] free.
 //!
 //! # Limits
-//! A buffer has the bytes of its last use. Buffers shorter than [`SHORTEST_BYTES`] or longer than a chunk are not
-//! pooled. A buffer that is kept for long keeps its chunk; the rest of the chunk is used again, but for lengths of the
+//! A buffer has the bytes of its last use. One of a few bytes takes a page, one longer than a chunk is not pooled, and
+//! each class in use takes a chunk. A buffer that is kept for long keeps its chunk; the rest of the chunk is used again, but for lengths of the
 //! same class only.
 //!
 //! # Example
@@ -22,38 +22,45 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::{AlignedBuf, Allocation, BufferError, HUGE_PAGE_BYTES};
+use super::{AlignedBuf, Allocation, BufferError, DEFAULT_ALIGN_BYTES, HUGE_PAGE_BYTES};
 
 /// Length of a chunk, in bytes: a huge page.
 const CHUNK_BYTES: usize = HUGE_PAGE_BYTES;
 
-/// Length of the shortest pooled buffer, in bytes: shorter ones have few pages, and are soon zeroed.
-const SHORTEST_BYTES: usize = 16 << 10;
-
 /// Free bytes of a class from which chunks without buffers in use go back to the system.
 const FREE_BYTES: usize = 16 << 20;
 
-/// Classes of a power of two.
+/// Bytes of a page, the unit of lengths.
+const PAGE_BYTES: usize = DEFAULT_ALIGN_BYTES;
+
+/// Classes of a power of two, and the number of pages up to which each number has a class of its own.
 const STEPS: usize = 4;
 
-/// Classes from [`SHORTEST_BYTES`] to [`CHUNK_BYTES`].
-const CLASSES: usize = STEPS * (CHUNK_BYTES / SHORTEST_BYTES).ilog2() as usize + 1;
+/// Classes from a page to [`CHUNK_BYTES`].
+const CLASSES: usize = STEPS * ((CHUNK_BYTES / PAGE_BYTES / STEPS).ilog2() as usize + 1);
 
 /// Returns the class of a length; `None` if it is not pooled.
 fn class_of(len_bytes: usize) -> Option<usize> {
-    if !(SHORTEST_BYTES..=CHUNK_BYTES).contains(&len_bytes) {
+    let pages = len_bytes.div_ceil(PAGE_BYTES).max(1);
+    if len_bytes > CHUNK_BYTES {
         return None;
     }
+    if pages <= STEPS {
+        return Some(pages - 1);
+    }
     // The power of two below the length, and how many quarters of it the length takes beyond.
-    let power = (len_bytes - 1).max(SHORTEST_BYTES).ilog2();
-    let step_bytes = (1 << power) / STEPS;
-    let steps = len_bytes.div_ceil(step_bytes) - STEPS;
-    Some(STEPS * (power - SHORTEST_BYTES.ilog2()) as usize + steps)
+    let power = (pages - 1).ilog2();
+    let beyond = pages.div_ceil((1 << power) / STEPS) - STEPS;
+    Some(STEPS * (power - STEPS.ilog2()) as usize + STEPS - 1 + beyond)
 }
 
 /// Returns the length of the buffers of a class, in bytes.
 fn bytes_of(class: usize) -> usize {
-    (SHORTEST_BYTES << (class / STEPS)) / STEPS * (STEPS + class % STEPS)
+    let pages = match class.checked_sub(STEPS) {
+        None => class + 1,
+        Some(above) => (STEPS + 1 + above % STEPS) << (above / STEPS),
+    };
+    pages * PAGE_BYTES
 }
 
 /// The pool and class of a chunk.
@@ -73,14 +80,26 @@ struct Slot {
 // SAFETY: a slot is the address of bytes of its chunk that nothing else may use until it becomes a buffer.
 unsafe impl Send for Slot {}
 
-/// Buffers for requests of 16 KiB to 2 MiB, shared by any number of threads. See the module's documentation.
-pub(crate) struct BufferPool {
+/// Buffers for requests, shared by any number of threads: of up to 2 MiB each, in huge pages where the kernel has some,
+/// and used again. A pool keeps at most 16 MiB for each of its 32 classes of lengths while they are unused.
+///
+/// # Example
+/// ```
+/// use plimsoll::buffer::BufferPool;
+/// let pool = BufferPool::new();
+/// let mut buffer = pool.take(100_000)?;
+/// assert_eq!((buffer.len(), buffer.as_ptr() as usize % 4096), (100_000, 0));
+/// buffer.fill(7);
+/// # Ok::<(), plimsoll::buffer::BufferError>(())
+/// ```
+pub struct BufferPool {
     free: [Mutex<Vec<Slot>>; CLASSES],
 }
 
 impl BufferPool {
     /// Returns an empty pool.
-    pub(crate) fn new() -> Arc<BufferPool> {
+    #[must_use]
+    pub fn new() -> Arc<BufferPool> {
         Arc::new(BufferPool { free: std::array::from_fn(|_| Mutex::default()) })
     }
 
@@ -93,7 +112,7 @@ impl BufferPool {
     ///
     /// # Errors
     /// See [`BufferError`].
-    pub(crate) fn take(self: &Arc<BufferPool>, len_bytes: usize) -> Result<AlignedBuf, BufferError> {
+    pub fn take(self: &Arc<BufferPool>, len_bytes: usize) -> Result<AlignedBuf, BufferError> {
         let Some(class) = class_of(len_bytes) else { return AlignedBuf::new(len_bytes) };
         let mut free = self.lock(class);
         let slot = match free.pop() {
@@ -156,6 +175,13 @@ impl Slot {
     }
 }
 
+impl Home {
+    /// Returns the bytes of memory that a buffer takes.
+    pub(super) fn buffer_bytes(&self) -> usize {
+        bytes_of(self.class)
+    }
+}
+
 /// Gives the memory of a dropped buffer back to its pool, if it has one that still exists.
 pub(super) fn give_back(ptr: NonNull<u8>, chunk: Arc<Allocation>) {
     if let Some(pool) = chunk.home.as_ref().and_then(|home| home.pool.upgrade()) {
@@ -180,9 +206,9 @@ mod tests {
 
     #[test]
     fn classes_are_in_order_and_waste_at_most_a_fifth() {
-        assert_eq!((class_of(SHORTEST_BYTES - 1), class_of(CHUNK_BYTES + 1)), (None, None));
-        assert_eq!((class_of(SHORTEST_BYTES), class_of(CHUNK_BYTES)), (Some(0), Some(CLASSES - 1)));
-        for pages in 4..=CHUNK_BYTES / 4096 {
+        assert_eq!((class_of(0), class_of(1), class_of(CHUNK_BYTES)), (Some(0), Some(0), Some(CLASSES - 1)));
+        assert_eq!((class_of(CHUNK_BYTES + 1), bytes_of(CLASSES - 1)), (None, CHUNK_BYTES));
+        for pages in 1..=CHUNK_BYTES / 4096 {
             for len_bytes in [pages * 4096 - 1, pages * 4096, pages * 4096 + 1] {
                 let Some(class) = class_of(len_bytes) else { continue };
                 assert!(bytes_of(class) >= len_bytes && 4 * bytes_of(class) <= 5 * (len_bytes + 4096), "{len_bytes}");
