@@ -90,7 +90,12 @@ fn first_order_count(deviations: &[f64]) -> f64 {
     let products: f64 = deviations.iter().zip(deviations.iter().skip(1)).map(|(a, b)| a * b).sum();
     let biased = products / squares;
     let correlation = biased + (1.0 + 4.0 * biased) / count;
-    if correlation >= 1.0 { 0.0 } else { count * (1.0 - correlation) / (1.0 + correlation) }
+    match correlation {
+        // Samples that alternate fix their mean at least as well as independent ones.
+        ..=-1.0 => count,
+        1.0.. => 0.0,
+        _ => count * (1.0 - correlation) / (1.0 + correlation),
+    }
 }
 
 /// Combines runs of the same load into one estimate. Returns `None` without runs.
@@ -229,6 +234,12 @@ mod tests {
         let flat = of_series(&[5.0; 10]).unwrap();
         assert_eq!(p_of_difference(&difference(&flat, &flat)), 1.0);
         assert_eq!(p_of_difference(&difference(&flat, &Estimate { value: 6.0, ..flat })), 0.0);
+        // 15 requests a second in intervals of 100 ms: 1 and 2 in turn.
+        for count in [3, 10, 99, 100] {
+            let turns: Vec<f64> = (0..count).map(|at| f64::from(10 + at % 2 * 10)).collect();
+            let estimate = of_series(&turns).unwrap();
+            assert_eq!(estimate.effective_count, f64::from(count), "{estimate:?}");
+        }
         let trend: Vec<f64> = (0..50).map(f64::from).collect();
         assert!(of_series(&trend).unwrap().effective_count < 4.0);
     }
