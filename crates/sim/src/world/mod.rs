@@ -102,8 +102,8 @@ pub fn run(spec: &WorldSpec) -> Result<WorldReport, WorldError> {
     World::new(spec, None, None)?.run()
 }
 
-/// Runs as [`run`], and passes a [`Sample`] to `observe` every `sample_ns`, from the beginning of the warm-up on, and
-/// at the end.
+/// Runs as [`run`], and passes a [`Sample`] to `observe` every `sample_ns`, from the beginning of the warm-up on, at the
+/// end of the warm-up (from which the next interval counts), and at the end.
 ///
 /// # Errors
 /// As [`run`].
@@ -310,7 +310,11 @@ impl<'a> World<'a> {
         {
             self.changes.pop();
             match change {
-                WorldChange::Measure => self.start_measuring(),
+                WorldChange::Measure => {
+                    // A sample of both times would have the counters of only one.
+                    self.sample_and_steer()?;
+                    self.start_measuring();
+                }
                 WorldChange::Start { job } => self.start_job(job),
                 WorldChange::Act { action } => self.act(&self.spec.actions[action].change),
             }
@@ -318,14 +322,20 @@ impl<'a> World<'a> {
 
         let is_end = self.now_ns >= self.end_ns;
         if is_end || self.now_ns >= self.measures.next_sample_ns() {
-            for change in self.sample() {
-                check::check_change(self.spec, self.now_ns, &change)?;
-                self.act(&change);
-            }
+            self.sample_and_steer()?;
         }
 
         self.plan_world();
         Ok(is_end)
+    }
+
+    /// Passes a sample to the observer, and applies the changes that it returns.
+    fn sample_and_steer(&mut self) -> Result<(), WorldError> {
+        for change in self.sample() {
+            check::check_change(self.spec, self.now_ns, &change)?;
+            self.act(&change);
+        }
+        Ok(())
     }
 
     /// Passes the completions of a device to the shards whose queues sent them.

@@ -112,6 +112,25 @@ fn samples_add_up_to_the_report() {
     }
 }
 
+#[test]
+fn a_sample_is_of_the_warm_up_or_of_the_measured_time() {
+    // The warm-up ends between two samples.
+    let mut spec = world(vec![reads("a", 8)]);
+    (spec.warmup_ns, spec.duration_ns, spec.sample_ns) = (25 * MS, 40 * MS, 10 * MS);
+    spec.shards[0].cpu_per_request_ns = 1_000;
+    let (mut samples, mut measured_ns) = (Vec::new(), 0);
+    let report = run_observed(&spec, &mut |sample| samples.push(sample.clone())).unwrap();
+    for sample in &samples {
+        let of = |ns: u64| ns as f64 / sample.interval_ns as f64;
+        let at = format!("at {} ns", sample.at_ns);
+        assert_near(sample.disks[0].mean_in_device, report.disks[0].mean_in_device, 5.0, &at);
+        assert_near(of(sample.classes[0].device_time_ns), report.disks[0].utilisation, 5.0, &at);
+        assert_near(of(sample.shards[0].cpu_ns), report.shards[0].cpu_ns as f64 / (40 * MS) as f64, 5.0, &at);
+        measured_ns += if sample.is_warmup { 0 } else { sample.interval_ns };
+    }
+    assert_eq!(measured_ns, spec.duration_ns);
+}
+
 /// Checks that a good world, changed by `spoil`, is refused with a message that contains `part`.
 #[track_caller]
 fn refused(part: &str, spoil: impl FnOnce(&mut WorldSpec)) {
