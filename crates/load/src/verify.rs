@@ -22,7 +22,8 @@
 //! * *foreign*: no stamp, or the stamp of a write that was never made.
 //!
 //! **Limits.** 8 bytes of memory per block; more than 1 GiB in all is refused. Blocks with requests in flight take some
-//! 100 bytes more until they are quiet. One [`Stamps`] must know all writers of its region: shards that write to the
+//! 100 bytes more until they are quiet, and up to 2 KiB while their writes fail: after 64 failures a block may hold
+//! anything until a write of it succeeds. One [`Stamps`] must know all writers of its region: shards that write to the
 //! same region cannot verify. Data written before a crash is not judged.
 //!
 //! **Example.**
@@ -51,6 +52,9 @@ const IDENTITY_AT: usize = 8;
 const OFFSET_AT: usize = 16;
 const GENERATION_AT: usize = 24;
 const CHECKSUM_AT: usize = SECTOR_BYTES - size_of::<u64>();
+/// Most ended writes of a block that are told apart. If more have failed since the last success, the block may hold
+/// anything.
+const WRITES_MAX: usize = 64;
 /// Generation of the data from before the first write. Until a write is acknowledged, such a block may hold anything
 /// except a stamp of this file and run for another place.
 const BEFORE: u64 = 0;
@@ -119,6 +123,15 @@ impl Busy {
         let mut writes = Vec::with_capacity(2);
         writes.push(Write::settled(settled));
         Busy { writes, readers: 0 }
+    }
+
+    /// Replaces the writes that have ended, if they are too many, by one of unknown data that ended at `clock`.
+    fn forget_failures(&mut self, clock: u64) {
+        if self.writes.iter().filter(|write| write.ended.is_some()).count() <= WRITES_MAX {
+            return;
+        }
+        self.writes.retain(|write| write.ended.is_none());
+        self.writes.insert(0, Write { generation: BEFORE, ended: Some(clock), is_certain: false });
     }
 
     /// Returns the last beginning of a write acknowledged before `moment`. Writes that ended earlier are invisible.
@@ -259,9 +272,12 @@ impl Stamps {
         self.clock += 1;
 
         for block in self.blocks(offset, len_bytes).unwrap_or_default() {
-            let writes = self.busy.get_mut(&block).map(|busy| &mut busy.writes);
-            if let Some(write) = writes.and_then(|writes| writes.iter_mut().find(|it| it.generation == generation)) {
+            let Some(busy) = self.busy.get_mut(&block) else { continue };
+            if let Some(write) = busy.writes.iter_mut().find(|write| write.generation == generation) {
                 (write.ended, write.is_certain) = (Some(self.clock), is_certain);
+            }
+            if !is_certain {
+                busy.forget_failures(self.clock);
             }
             self.settle(block);
         }

@@ -403,3 +403,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_disk_that_fails_all_writes_takes_no_more_memory() {
+    let mut stamps = stamps();
+    written(&mut stamps, 0, 1);
+    for _ in 0..10_000 {
+        let (_, generation) = block_of(&mut stamps, 0, 2);
+        stamps.failed(at(0), BLOCK_BYTES as u64, generation);
+    }
+    let kept = stamps.busy[&0].writes.len();
+    assert!(kept < 100, "{kept} writes");
+    let (last, generation) = block_of(&mut stamps, 0, 3);
+    stamps.failed(at(0), BLOCK_BYTES as u64, generation);
+    assert_eq!(stamps.check(&last, at(0)), [], "a failed write may have reached the disk");
+    // One that succeeds ends all doubt.
+    let new = written(&mut stamps, 0, 4);
+    assert_eq!(stamps.check(&new, at(0)), []);
+    assert_eq!(kinds(&stamps.check(&last, at(0))), [Stale]);
+    assert!(stamps.busy.is_empty());
+}
