@@ -4,9 +4,10 @@
 //! requests of those others would fail.
 //!
 //! **How.** A [`Crew`] counts the shards that still have requests, or may still make some. Each shard holds a
-//! [`Member`] and *rests* once its own work is done, but turns its reactor until all rest. The last shard to rest wakes
-//! the others. Dropping a member makes it rest, so a shard that fails does not block the others. [`Crew::end`] ends the
-//! measured window of all shards early.
+//! [`Member`] and *rests* once its jobs have done their work: when all rest, the window ends. After the window a shard
+//! may still read back what it wrote. Then it *leaves*, but turns its reactor until all have left. The last shard to
+//! rest or to leave wakes the others. Dropping a member makes it leave, so a shard that fails does not block the
+//! others. [`Crew::end`] ends the measured window of all shards early.
 //!
 //! **Limits.** One crew serves one run.
 //!
@@ -16,6 +17,8 @@
 //! let mut member = Member::new(&crew, reactor.wake_handle());
 //! member.begin();                                   // waits for the others
 //! while !member.do_all_rest() { turn(); if nothing_left_to_do { member.rest(); } }
+//! read_back();
+//! while !member.have_all_left() { member.leave(); turn(); }
 //! ```
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,7 +28,10 @@ use plimsoll::backend::WakeHandle;
 
 pub(super) struct Crew {
     start: Barrier,
+    /// Shards whose jobs are not done.
     busy: AtomicUsize,
+    /// Shards that may still need the service of others.
+    present: AtomicUsize,
     is_over: AtomicBool,
     wakes: Mutex<Vec<WakeHandle>>,
 }
@@ -36,6 +42,7 @@ impl Crew {
         Crew {
             start: Barrier::new(shards),
             busy: AtomicUsize::new(shards),
+            present: AtomicUsize::new(shards),
             is_over: AtomicBool::new(false),
             wakes: Mutex::default(),
         }
@@ -55,6 +62,7 @@ impl Crew {
 pub(super) struct Member<'a> {
     crew: &'a Crew,
     is_resting: bool,
+    has_left: bool,
 }
 
 impl<'a> Member<'a> {
@@ -62,7 +70,7 @@ impl<'a> Member<'a> {
     pub(super) fn new(crew: &'a Crew, wake: WakeHandle) -> Member<'a> {
         // The list is whole after each push, even if another shard panicked.
         crew.wakes.lock().unwrap_or_else(PoisonError::into_inner).push(wake);
-        Member { crew, is_resting: false }
+        Member { crew, is_resting: false, has_left: false }
     }
 
     /// Waits until all shards are ready.
@@ -70,9 +78,18 @@ impl<'a> Member<'a> {
         self.crew.start.wait();
     }
 
-    /// Declares that this shard has no requests of its own and will make no more. If it already rests, does nothing.
+    /// Declares that the jobs of this shard have no requests and will make no more. If it already rests, does nothing.
     pub(super) fn rest(&mut self) {
         if std::mem::replace(&mut self.is_resting, true) || self.crew.busy.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        self.crew.wake_all();
+    }
+
+    /// Declares that this shard needs no other any more. If it has already left, does nothing.
+    pub(super) fn leave(&mut self) {
+        self.rest();
+        if std::mem::replace(&mut self.has_left, true) || self.crew.present.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
         self.crew.wake_all();
@@ -86,10 +103,14 @@ impl<'a> Member<'a> {
     pub(super) fn do_all_rest(&self) -> bool {
         self.crew.busy.load(Ordering::Acquire) == 0
     }
+
+    pub(super) fn have_all_left(&self) -> bool {
+        self.crew.present.load(Ordering::Acquire) == 0
+    }
 }
 
 impl Drop for Member<'_> {
     fn drop(&mut self) {
-        self.rest();
+        self.leave();
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! **How.** [`Runner::finish`] takes the figures first. Then it waits for requests in flight; then jobs that verify
 //! read the part of the file that they wrote, with all their fibers, and check every block. The shard serves others
-//! until all rest.
+//! until all have left.
 //!
 //! **Limits.** Reading back is counted apart, has no time limit, and is left out if the run was stopped. A read that
 //! fails there counts as an error of the job.
@@ -65,8 +65,8 @@ impl Runner<'_> {
             }
         }
 
-        while !member.do_all_rest() {
-            member.rest();
+        while !member.have_all_left() {
+            member.leave();
             self.turn(&mut done)?;
         }
 

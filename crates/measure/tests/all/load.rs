@@ -525,6 +525,39 @@ fn what_was_written_is_verified() {
 }
 
 #[test]
+fn what_was_written_is_read_back_through_the_queue_of_another_shard() {
+    for backend in [BackendKind::Memory, BackendKind::Pool] {
+        let Some(topology) = one_queue(3) else { return };
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        // The shard of the queue has no job, and each of the others has its limit.
+        let jobs = [1, 2].map(|shard| {
+            let name = directory.path().join(shard.to_string());
+            let target = match backend {
+                BackendKind::Memory => target(&topology, &name.display().to_string()),
+                _ => {
+                    std::fs::write(&name, vec![0; REGION_BYTES as usize]).unwrap();
+                    let how = OpenOptions { write: true, ..OpenOptions::default() };
+                    Target { file: topology.file(&name, how, 0), offset: 0, len_bytes: REGION_BYTES }
+                }
+            };
+            let verified = job(&format!("on {shard}"), Pattern::Overwrite, 1).shaped(|it| {
+                it.verify = true;
+                it.limit_requests = Some(255);
+            });
+            verified.on_shard(shard, target)
+        });
+        let plan = Plan { duration_ns: FOR_EVER_NS, ..plan(topology, backend, jobs.to_vec()) };
+        let result = run(&plan, &Control::default()).unwrap();
+        for name in ["on 1", "on 2"] {
+            let total = result.total(name);
+            let back = &total.read_back;
+            assert_eq!((total.requests, total.errors, total.fault_count), (256, 0, 0), "{backend:?}: {total:?}");
+            assert_eq!((back.requests, back.bytes, back.errors), (256, REGION_BYTES, 0), "{backend:?}: {back:?}");
+        }
+    }
+}
+
+#[test]
 fn runs_over_the_stamps_of_earlier_ones_find_no_faults() {
     let verified = job("same", Pattern::Overwrite, 4).shaped(|it| {
         it.verify = true;
