@@ -254,17 +254,21 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Closes the interval of the measured window that began at `from_ns`. If the job has ended, so has the interval.
+    /// Closes the interval of the measured window that began at `from_ns`. Its length is the part in which the job ran:
+    /// 0 before the job begins. After the end of the job there are no more intervals.
     pub(super) fn mark(&mut self, from_ns: u64, length_ns: u64) {
         let (requests, bytes, latency_sum_ns) = self.marked;
-        let worked_ns = self.ended_ns.map_or(length_ns, |ended_ns| ended_ns.saturating_sub(from_ns).min(length_ns));
-        if worked_ns == 0 && self.result.requests == requests {
+        let until_ns = from_ns.saturating_add(length_ns);
+        let until_ns = self.ended_ns.map_or(until_ns, |ended_ns| ended_ns.min(until_ns));
+        let worked_ns = until_ns.saturating_sub(from_ns.max(self.begin_ns));
+        let has_done = self.result.requests > requests;
+        if worked_ns == 0 && !has_done && self.ended_ns.is_some() {
             return;
         }
 
         self.marked = (self.result.requests, self.result.bytes, self.latency_sum_ns);
         self.result.intervals.push(Interval {
-            length_ns: worked_ns.max(1),
+            length_ns: worked_ns.max(u64::from(has_done)),
             requests: self.result.requests - requests,
             bytes: self.result.bytes - bytes,
             latency_sum_ns: self.latency_sum_ns.wrapping_sub(latency_sum_ns),

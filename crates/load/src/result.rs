@@ -26,7 +26,8 @@ pub struct JobResult {
     /// Pieces of the job's class in the device, sampled on each I/O queue separately: percentiles are those of one
     /// queue.
     pub device_depth: Box<Histogram>,
-    /// Progress in each interval of the measured window, in order; all intervals but the last have the same length.
+    /// Progress in each interval of the measured window, in order. All but the last have the same length, except those
+    /// before a delayed job begins, with length 0, and the one in which it begins.
     pub intervals: Vec<Interval>,
     /// Blocks that did not hold the expected data, if the job verifies; the first [`FAULTS_MAX`].
     pub faults: Vec<BlockFault>,

@@ -128,7 +128,7 @@ pub fn of_report(report: &TestReport) -> Vec<Picture> {
     let lines = |what: &str, value: fn(&IntervalReport) -> Option<f64>| -> Vec<Layer> {
         let of = |job: &JobReport| {
             let name = if what.is_empty() { job.name.clone() } else { format!("{}, {what}", job.name) };
-            let mut end_ns = 0.0;
+            let mut end_ns = begin_ns(&job.intervals);
             let place = |interval: &IntervalReport| {
                 let length_ns = interval.length_s * 1e9;
                 let middle_ns = end_ns + length_ns / 2.0;
@@ -170,6 +170,14 @@ pub fn of_report(report: &TestReport) -> Vec<Picture> {
 
     let words = "What each job did in each interval of the measured window.".to_owned();
     vec![Picture { name: "time", heading: "Over time", words, charts }]
+}
+
+/// Returns when a job begins in its window, in ns: before, its intervals have no length, and of the next it has the rest.
+fn begin_ns(intervals: &[IntervalReport]) -> f64 {
+    let late = intervals.iter().take_while(|interval| interval.length_s <= 0.0).count();
+    let whole_s = intervals.iter().map(|interval| interval.length_s).fold(0.0, f64::max);
+    let first_s = intervals.get(late).map_or(whole_s, |interval| interval.length_s);
+    if late > 0 { ((late + 1) as f64 * whole_s - first_s) * 1e9 } else { 0.0 }
 }
 
 pub fn of_search(report: &RateReport) -> Vec<Picture> {
@@ -290,6 +298,23 @@ mod tests {
             assert!(svg.contains(name), "{name}: {svg}");
         }
         assert!(of_sweeps(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_job_that_begins_late_is_drawn_at_its_time() {
+        let begin_ns = |lengths_s: &[f64]| {
+            let interval = |&length_s: &f64| IntervalReport { length_s, ..IntervalReport::default() };
+            super::begin_ns(&lengths_s.iter().map(interval).collect::<Vec<_>>())
+        };
+        for (lengths_s, expected_ns) in [
+            (&[0.0, 0.0, 0.5, 1.0, 0.25][..], 2.5e9),
+            (&[0.0, 1.0, 1.0], 1e9),
+            (&[1.0, 1.0, 0.25], 0.0),
+            (&[0.0, 0.0], 0.0),
+            (&[], 0.0),
+        ] {
+            assert_eq!(begin_ns(lengths_s), expected_ns, "{lengths_s:?}");
+        }
     }
 
     #[test]

@@ -264,11 +264,13 @@ impl Entry {
             _ => (&empty, &*part.latency),
         };
 
-        // The last interval may be a short one, whose rate is unreliable.
+        // The last interval may be a short one, whose rate is unreliable, and so may be that in which the job begins.
         let whole = self.intervals.split_last().map_or(&[][..], |(_, whole)| whole);
         let whole = if is_busy && has_intervals { whole } else { &[] };
-        let kib_per_s = Samples::of(whole.iter().map(|i| per_second(i.bytes, i.length_ns) / 1024.0));
-        let iops = Samples::of(whole.iter().map(|i| per_second(i.requests, i.length_ns)));
+        let longest_ns = whole.iter().map(|i| i.length_ns).max().unwrap_or(0);
+        let whole = || whole.iter().filter(|i| i.length_ns == longest_ns.max(1));
+        let kib_per_s = Samples::of(whole().map(|i| per_second(i.bytes, i.length_ns) / 1024.0));
+        let iops = Samples::of(whole().map(|i| per_second(i.requests, i.length_ns)));
 
         Side {
             io_bytes: part.bytes,

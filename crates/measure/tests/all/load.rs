@@ -6,8 +6,8 @@ use plimsoll::backend::{Backend, OpenOptions};
 use plimsoll::{Class, Classes, DiskSetup, ShardOptions, Topology, TopologyError};
 use plimsoll_files::{job_reader, sched_groups};
 use plimsoll_measure::load::{
-    Access, Control, FAULTS_MAX, Interval, JobSpec, LoadError, Pattern, PauseDistribution, Plan, Scratch, SizeShare,
-    SteadyCriterion, SteadyStop, Target, Watch, run, run_watched, unlink_path,
+    Access, Control, FAULTS_MAX, Interval, JobResult, JobSpec, LoadError, Pattern, PauseDistribution, Plan, Scratch,
+    SizeShare, SteadyCriterion, SteadyStop, Target, Watch, run, run_watched, unlink_path,
 };
 use plimsoll_measure::report::TestReport;
 use plimsoll_measure::test::{Storage, TestOptions};
@@ -456,6 +456,22 @@ fn intervals_make_up_the_window() {
             assert!(!is_whole || sum(|i| i.length_ns) == total.elapsed_ns, "{:?}", total.intervals);
         }
     }
+}
+
+#[test]
+fn the_time_before_a_job_begins_is_in_no_interval() {
+    let delayed = job("late", Pattern::RandRead, 2).shaped(|it| it.start_delay_ns = DURATION_NS / 2);
+    let never = job("never", Pattern::RandRead, 2).shaped(|it| it.start_delay_ns = FOR_EVER_NS / 2);
+    let plan = alone(BackendKind::Memory, vec![job("plain", Pattern::RandRead, 1), delayed, never], DURATION_NS);
+    let watch = Watch { interval_ns: DURATION_NS / 5, steady: None };
+    let result = run_watched(&plan, &watch, &Control::default()).unwrap();
+    let [plain, late, never] = ["plain", "late", "never"].map(|name| result.total(name));
+    let lengths_ns = |total: &JobResult| total.intervals.iter().map(|i| i.length_ns).collect::<Vec<_>>();
+    // The second half of the third interval is its first.
+    assert_eq!(lengths_ns(&late)[..3], [0, 0, DURATION_NS / 10], "{late:?}");
+    assert_eq!(lengths_ns(&late)[3..], lengths_ns(&plain)[3..]);
+    assert_eq!(lengths_ns(&late).iter().sum::<u64>(), late.elapsed_ns);
+    assert!(lengths_ns(&never).iter().all(|length_ns| *length_ns == 0));
 }
 
 #[test]
