@@ -16,6 +16,8 @@
 //! The data between those words repeats, and a compressor with enough memory finds it. So the writes of a job cycle
 //! through at least 1 MiB of buffers ([`spares`]), however few are in flight.
 //!
+//! Reads of a job that also writes have buffers of their own: what was read is never written again.
+//!
 //! **Limits.** A compressor that remembers more than 1 MiB (or the bytes in flight, if more) of a job's writes finds
 //! repetitions; jobs that verify, whose stamps hide nothing from a compressor, have only the buffers in flight. A
 //! compressor needs a few bytes to encode the zeros. lz4 and deflate on blocks of 4 KiB save the chosen part within 5

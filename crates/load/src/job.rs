@@ -21,9 +21,10 @@ use super::content::{renew, renewal_bytes};
 use super::floor::Floor;
 use super::pace::Pace;
 use super::pauses::Pauses;
+use super::prepare::is_mixed;
 use super::result::ClassResult;
 use super::work::{Extras, Special, Work, lengths, work_of};
-use super::{Interval, JobResult, JobSpec, Pattern, Target};
+use super::{Interval, JobResult, JobSpec, Target};
 
 /// Linux's error number for "timer expired": the job fell below its least rate.
 const TOO_SLOW: i32 = 62;
@@ -64,8 +65,10 @@ pub(super) struct Job<'a> {
     renewal_bytes: usize,
     /// The next word for [`renew`].
     next_word: u64,
-    /// Idle buffers, the next to use first.
+    /// Idle buffers with data to write, the next to use first.
     spares: VecDeque<Data>,
+    /// Idle buffers for reads of a job that also writes.
+    read_spares: VecDeque<Data>,
     /// The job ends once it has made this many requests.
     made_max: u64,
     /// The counts so far. [`Job::take_result`] adds the rest.
@@ -101,8 +104,7 @@ impl<'a> Job<'a> {
         let limit = spec.limit_requests.map_or(u64::MAX, |limit| u64::from(limit) + 1);
         let work = work_of(spec, next_position, 1 + more.len(), extras);
 
-        let is_mixed = matches!(spec.kind, Pattern::RandMixed { .. } | Pattern::SeqMixed { .. });
-        let directions = is_mixed.then(Box::default);
+        let directions = is_mixed(spec.kind).then(Box::default);
         // Special requests count their bytes one by one.
         let is_counted = matches!(work, Work::Special(_));
         let bytes_max = spec.limit_bytes.filter(|_| !is_counted);
@@ -129,6 +131,7 @@ impl<'a> Job<'a> {
             renewal_bytes,
             next_word,
             spares,
+            read_spares: VecDeque::new(),
             made_max: limit.min(limit_by_bytes),
             result: JobResult { name: spec.name.clone(), directions, ..JobResult::default() },
             latency_sum_ns: 0,
@@ -236,6 +239,18 @@ impl<'a> Job<'a> {
     /// Returns a request of this job in its first region.
     pub(super) fn request(&self, kind: RequestKind, offset: u64, data: Data, tag: u64) -> Request {
         Request { file: self.target.file.clone(), class: self.spec.class, kind, offset, data, tag }
+    }
+
+    /// Swaps in a buffer for a write if the last request of `data` was a read, and the reverse: what was read is never
+    /// written. Only for jobs that mix, whose first buffers are for reads.
+    pub(super) fn change_direction(&mut self, data: &mut Data, is_write: bool) {
+        let (from, to) = match is_write {
+            true => (&mut self.spares, &mut self.read_spares),
+            false => (&mut self.read_spares, &mut self.spares),
+        };
+        if let Some(next) = from.pop_front() {
+            to.push_back(std::mem::replace(data, next));
+        }
     }
 
     /// Swaps in the next idle buffer, and makes its first `len_bytes` differ from everything written before.

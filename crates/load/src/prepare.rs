@@ -130,6 +130,11 @@ fn common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
+/// Returns whether a job both reads and writes.
+pub(super) fn is_mixed(pattern: Pattern) -> bool {
+    matches!(pattern, Pattern::RandMixed { .. } | Pattern::SeqMixed { .. })
+}
+
 /// Returns whether requests move data.
 fn has_transfers(pattern: Pattern) -> bool {
     !matches!(pattern, Pattern::Flush | Pattern::Discard { .. } | Pattern::Unlink { .. } | Pattern::Cpu { .. })
@@ -174,14 +179,16 @@ fn open(reactor: &mut Reactor, spec: &JobSpec, target: &Target) -> Result<u64, L
     Ok(target.len_bytes / u64::from(spec.request_bytes.max(1)))
 }
 
-/// Makes a buffer for each request that can be in flight at once, then the spare ones.
+/// Makes a buffer for each request that can be in flight at once, then the spare ones. A job that mixes reads and writes
+/// begins with buffers for reads, and its writes take the spare ones.
 fn make_buffers(reactor: &mut Reactor, spec: &JobSpec, seed: u64) -> Result<Vec<Data>, LoadError> {
     let requests = requests_at_once(spec);
     let request_bytes = lengths(spec).max().unwrap_or(spec.request_bytes);
     let no_memory =
         |error: std::io::Error| LoadError::NoMemory { job: spec.name.clone(), requests, request_bytes, error };
     let is_written = spec.kind.is_write() && has_transfers(spec.kind);
-    let spares = if is_written && !spec.verify { spares(request_bytes, requests) } else { 0 };
+    let for_reads = if is_mixed(spec.kind) { requests } else { 0 };
+    let spares = for_reads + if is_written && !spec.verify { spares(request_bytes, requests) } else { 0 };
     let count = usize::try_from(requests + spares).map_err(|_| no_memory(std::io::ErrorKind::OutOfMemory.into()))?;
     if !has_transfers(spec.kind) {
         return Ok((0..count).map(|_| Data::None).collect());

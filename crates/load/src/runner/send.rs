@@ -12,6 +12,7 @@
 
 use plimsoll::{Data, Refused, RefusedReason, RequestKind};
 
+use super::super::prepare::is_mixed;
 use super::super::unlink::unlink_path;
 use super::super::work::Work;
 use super::{FLUSH, RETRY_NS, Runner, Then, error_of};
@@ -98,7 +99,11 @@ impl Runner<'_> {
             }
 
             let (kind, next) = special.next(job.spec, job.target, job.more, &mut job.rng);
-            *sent = next;
+            let is_other_direction = std::mem::replace(sent, next).is_write != next.is_write;
+            if is_other_direction && is_mixed(job.spec.kind) {
+                job.change_direction(buffer, next.is_write);
+            }
+            let Work::Special(special) = &mut job.work else { return Ok(()) };
 
             let is_transfer = matches!(kind, RequestKind::Write { .. });
             let budget = is_transfer.then_some(&self.control.traffic);

@@ -574,6 +574,39 @@ fn what_was_written_is_read_back_through_the_queue_of_another_shard() {
 }
 
 #[test]
+fn a_job_that_mixes_writes_its_own_data_and_not_what_it_read() {
+    const REQUEST_BYTES: u32 = 64 << 10;
+    for (pattern, iov_count) in
+        [(Pattern::RandMixed { read_pct: 50 }, None), (Pattern::SeqMixed { read_pct: 75 }, Some(2))]
+    {
+        let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        file.as_file().set_len(REGION_BYTES).unwrap();
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let how = OpenOptions { write: true, ..OpenOptions::default() };
+        let region = Target { file: topology.file(file.path(), how, 0), offset: 0, len_bytes: REGION_BYTES };
+        // The reads begin with zeros: the file has no data yet.
+        let mixed = job("mixed", pattern, 2).shaped(|it| {
+            it.request_bytes = REQUEST_BYTES;
+            it.iov_count = iov_count;
+            it.limit_requests = Some(399);
+        });
+        let jobs = vec![mixed.on_shard(0, region)];
+        let plan = Plan { duration_ns: FOR_EVER_NS, ..plan(topology, BackendKind::Pool, jobs) };
+        let total = run(&plan, &Control::default()).unwrap().total("mixed");
+        assert_eq!((total.requests, total.errors), (400, 0));
+        let bytes = std::fs::read(file.path()).unwrap();
+        let mut written = 0;
+        for block in bytes.chunks(REQUEST_BYTES as usize).filter(|block| block.iter().any(|byte| *byte != 0)) {
+            let zeros = block.iter().filter(|byte| **byte == 0).count();
+            // Of random bytes one in 256 is zero.
+            assert!(zeros < block.len() / 100, "{pattern:?}: {zeros} zeros of {}", block.len());
+            written += 1;
+        }
+        assert!(written > 0);
+    }
+}
+
+#[test]
 fn runs_over_the_stamps_of_earlier_ones_find_no_faults() {
     let verified = job("same", Pattern::Overwrite, 4).shaped(|it| {
         it.verify = true;
