@@ -6,7 +6,11 @@
 //! A killed process leaves its files. Each is locked (`flock`) while it is in use, and names its process in an extended
 //! attribute, unless it is to be kept: [`Scratch::remove_leftovers`] and [`Scratch::remove_if_left`] remove those with
 //! the attribute and without a lock.
+//!
+//! The kernel frees the space of a removed file when the last program closes it. So files that a job removes are not
+//! open here: the attribute of each also names another file, its keeper, whose lock stands for its own.
 
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -28,8 +32,11 @@ const SPARE_BYTES: u64 = 64 << 20;
 
 /// Beginning of the names of files that are removed as leftovers.
 const NAMES: &str = "plimsoll-";
-/// Attribute of a scratch file that is not to be kept: the number of its process.
+/// Attribute of a scratch file that is not to be kept: the number of its process and, if it has one, the name of its
+/// keeper behind a blank.
 const MARK: &str = "user.plimsoll.scratch";
+/// Longest mark in bytes: a number, a blank, and the longest name of a file.
+const MARK_MAX_BYTES: usize = 11 + 255;
 
 /// Why files could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +83,8 @@ fn process_text(process: Option<u32>) -> String {
 pub struct Scratch {
     directory: PathBuf,
     /// The files, each locked while it is in use: a file without a lock is left over from a program that has ended.
-    files: Vec<(PathBuf, File)>,
+    /// `None`: a file with a keeper.
+    files: BTreeMap<PathBuf, Option<File>>,
     keep: bool,
 }
 
@@ -93,7 +101,7 @@ impl Scratch {
         if free_bytes < needed_bytes.saturating_add(SPARE_BYTES) {
             return Err(ScratchError::NoSpace { path, free_bytes, needed_bytes });
         }
-        Ok(Scratch { directory: directory.to_owned(), files: Vec::new(), keep: false })
+        Ok(Scratch { directory: directory.to_owned(), files: BTreeMap::new(), keep: false })
     }
 
     pub fn keep(&mut self) {
@@ -102,16 +110,16 @@ impl Scratch {
 
     /// Returns whether the file `name` was made here and has `len_bytes`.
     pub fn has(&self, name: &str, len_bytes: u64) -> bool {
-        self.find(name).is_some_and(|file| has_length(file, len_bytes))
+        self.is_full(&self.directory.join(name), len_bytes)
     }
 
     pub fn has_made(&self, name: &str) -> bool {
-        self.find(name).is_some()
+        self.files.contains_key(&self.directory.join(name))
     }
 
-    fn find(&self, name: &str) -> Option<&File> {
-        let path = self.directory.join(name);
-        self.files.iter().find(|(made, _)| *made == path).map(|(_, file)| file)
+    fn is_full(&self, path: &Path, len_bytes: u64) -> bool {
+        let meta = self.files.get(path).map(|file| file.as_ref().map_or_else(|| path.metadata(), File::metadata));
+        meta.is_some_and(|meta| meta.is_ok_and(|meta| meta.len() == len_bytes))
     }
 
     /// Creates an empty file named `name`. A file made here is left as it is; any other must not exist.
@@ -120,16 +128,31 @@ impl Scratch {
         if self.has_made(name) {
             return Ok(path);
         }
-        let created = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let file = created.map_err(|error| not_created(&path, error))?;
+        let file = create_new(&path)?;
         // If the file system has no locks, `reclaim` cannot lock the file either, so it does not mistake it for a
         // leftover. The mark comes after the lock: a file with a mark and without a lock is a leftover.
         if file.try_lock().is_ok() && !self.keep {
-            let process = std::process::id().to_string();
-            // Without attributes, a leftover stays and is reported.
-            let _ = rustix::fs::fsetxattr(&file, MARK, process.as_bytes(), rustix::fs::XattrFlags::empty());
+            set_mark(&file, &std::process::id().to_string());
         }
-        self.files.push((path.clone(), file));
+        self.files.insert(path.clone(), Some(file));
+        Ok(path)
+    }
+
+    /// Creates an empty file as [`Scratch::create`], and closes it. It is in use for as long as the file `keeper`, which
+    /// is created too, unless files are to be kept.
+    pub fn create_closed(&mut self, name: &str, keeper: &str) -> Result<PathBuf, ScratchError> {
+        let path = self.directory.join(name);
+        if self.has_made(name) {
+            return Ok(path);
+        }
+        if !self.keep {
+            self.create(keeper)?;
+        }
+        let file = create_new(&path)?;
+        if !self.keep {
+            set_mark(&file, &format!("{} {keeper}", std::process::id()));
+        }
+        self.files.insert(path.clone(), None);
         Ok(path)
     }
 
@@ -145,18 +168,22 @@ impl Scratch {
     /// # Errors
     /// [`ScratchError::InUse`] if it is a scratch file that a process uses.
     pub fn remove_if_left(path: &Path) -> Result<bool, ScratchError> {
-        match open_regular(path).map(|file| (process_of(&file), file.try_lock())) {
-            Some((process @ Some(_), Err(TryLockError::WouldBlock))) => {
-                Err(ScratchError::InUse { path: path.display().to_string(), process })
+        let used = open_regular(path).and_then(|file| {
+            let mark = mark_of(&file)?;
+            matches!(lock(path, &file, &mark), Err(TryLockError::WouldBlock)).then_some(mark)
+        });
+        match used {
+            Some(Mark { process, .. }) => {
+                Err(ScratchError::InUse { path: path.display().to_string(), process: Some(process) })
             }
-            _ => Ok(remove_leftover(path)),
+            None => Ok(remove_leftover(path)),
         }
     }
 
     /// Lets other handles of the files be locked as well, for runs that name one of the files as their storage. The
     /// files still count as in use.
     pub fn share(&self) {
-        for (_, file) in &self.files {
+        for file in self.files.values().flatten() {
             // If the file system has no locks, there is none to share.
             let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockShared);
         }
@@ -185,9 +212,7 @@ impl Scratch {
         backend: Option<BackendKind>,
         control: &Control,
     ) -> Result<(), ScratchError> {
-        let is_full =
-            |path: &Path, len_bytes| self.files.iter().any(|(made, file)| made == path && has_length(file, len_bytes));
-        for (path, len_bytes) in files.iter().filter(|(path, len_bytes)| !is_full(path, *len_bytes)) {
+        for (path, len_bytes) in files.iter().filter(|(path, len_bytes)| !self.is_full(path, *len_bytes)) {
             fill_one(path, *len_bytes, backend, control)?;
             if control.stop.is_asked() {
                 break;
@@ -197,8 +222,14 @@ impl Scratch {
     }
 }
 
-fn has_length(file: &File, len_bytes: u64) -> bool {
-    file.metadata().is_ok_and(|meta| meta.len() == len_bytes)
+fn create_new(path: &Path) -> Result<File, ScratchError> {
+    let created = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    created.map_err(|error| not_created(path, error))
+}
+
+/// Sets the mark of a scratch file. Without attributes, a leftover stays and is reported.
+fn set_mark(file: &File, mark: &str) {
+    let _ = rustix::fs::fsetxattr(file, MARK, mark.as_bytes(), rustix::fs::XattrFlags::empty());
 }
 
 /// Opens the regular file at `path`, without waiting or following a link.
@@ -208,16 +239,37 @@ fn open_regular(path: &Path) -> Option<File> {
     file.metadata().is_ok_and(|meta| meta.is_file()).then_some(file)
 }
 
-fn process_of(file: &File) -> Option<u32> {
-    let mut text = [0_u8; 16];
+/// The owner of a scratch file that is not to be kept.
+struct Mark {
+    process: u32,
+    keeper: Option<String>,
+}
+
+fn mark_of(file: &File) -> Option<Mark> {
+    let mut text = [0_u8; MARK_MAX_BYTES];
     let len_bytes = rustix::fs::fgetxattr(file, MARK, &mut text).ok()?;
-    std::str::from_utf8(text.get(..len_bytes)?).ok()?.parse().ok()
+    let text = std::str::from_utf8(text.get(..len_bytes)?).ok()?;
+    let (process, keeper) = text.split_once(' ').map_or((text, None), |(process, keeper)| (process, Some(keeper)));
+    Some(Mark { process: process.parse().ok()?, keeper: keeper.map(str::to_owned) })
+}
+
+/// Locks a scratch file, if its keeper, if any, is not in use.
+fn lock(path: &Path, file: &File, mark: &Mark) -> Result<(), TryLockError> {
+    if let Some(keeper) = &mark.keeper {
+        let keeper = path.with_file_name(keeper);
+        match open_regular(&keeper) {
+            Some(keeper) => keeper.try_lock()?,
+            None if keeper.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) => {}
+            None => return Err(TryLockError::WouldBlock),
+        }
+    }
+    file.try_lock()
 }
 
 /// Removes the file at `path` if it is a leftover. Returns whether it was.
 fn remove_leftover(path: &Path) -> bool {
     let Some(file) = open_regular(path) else { return false };
-    if process_of(&file).is_none() || file.try_lock().is_err() {
+    if mark_of(&file).is_none_or(|mark| lock(path, &file, &mark).is_err()) {
         return false;
     }
     // Another run may have removed it since, and created its own.
@@ -232,7 +284,7 @@ fn not_created(path: &Path, error: io::Error) -> ScratchError {
         && let Some(file) = open_regular(path)
         && matches!(file.try_lock(), Err(TryLockError::WouldBlock))
     {
-        return ScratchError::InUse { path: name, process: process_of(&file) };
+        return ScratchError::InUse { path: name, process: mark_of(&file).map(|mark| mark.process) };
     }
     ScratchError::Create { path: name, error }
 }
@@ -282,7 +334,7 @@ fn check_filled(path: &Path, run: &RunResult) -> Result<(), LoadError> {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.keep {
-            for (path, _) in &self.files {
+            for path in self.files.keys() {
                 // An error has no remedy here; a file that is already gone needs none.
                 let _ = std::fs::remove_file(path);
             }
@@ -313,7 +365,7 @@ mod tests {
         drop(kept);
         std::fs::write(directory.path().join("plimsoll-notes"), "mine").unwrap();
 
-        if process_of(&File::open(&left).unwrap()).is_none() {
+        if mark_of(&File::open(&left).unwrap()).is_none() {
             return println!("SKIPPED: no extended attributes in {}", directory.path().display());
         }
         let refused = Scratch::remove_if_left(&living_path).unwrap_err().to_string();
@@ -328,6 +380,20 @@ mod tests {
 
         assert_eq!(Scratch::remove_leftovers(directory.path()), 1);
         assert!(!left.exists() && kept_path.exists() && directory.path().join("plimsoll-notes").exists());
+
+        // A file with a keeper is in use as long as that is.
+        let mut keeping = Scratch::new(directory.path(), 0).unwrap();
+        let kept = keeping.create_closed("plimsoll-test-many.0", "plimsoll-test-many").unwrap();
+        assert_eq!(Scratch::remove_leftovers(directory.path()), 0);
+        let refused = Scratch::remove_if_left(&kept).unwrap_err().to_string();
+        assert!(refused.contains("uses it"), "{refused}");
+        keeping.keep();
+        drop(keeping);
+        assert_eq!((Scratch::remove_leftovers(directory.path()), kept.exists()), (2, false));
+        let mut keeping = Scratch::new(directory.path(), 0).unwrap();
+        keeping.create_closed("plimsoll-test-many.0", "plimsoll-test-many").unwrap();
+        drop(keeping);
+        assert!(!kept.exists() && !directory.path().join("plimsoll-test-many").exists());
 
         let mut second = Scratch::new(directory.path(), 0).unwrap();
         let refused = second.create("plimsoll-test-living").unwrap_err().to_string();

@@ -265,7 +265,8 @@ impl Files {
         match job.kind {
             JobKind::Unlink { files } => {
                 for number in 0..files {
-                    let path = scratch.create(&unlink_path(Path::new(name), number).to_string_lossy())?;
+                    // Not open, so that the removal frees the space; the file without a number shows that it is in use.
+                    let path = scratch.create_closed(&unlink_path(Path::new(name), number).to_string_lossy(), name)?;
                     self.to_fill.push((directory.to_owned(), path, bytes / u64::from(files.max(1))));
                 }
                 // The job's path is that of the first file without its number.

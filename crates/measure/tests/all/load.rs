@@ -654,6 +654,32 @@ fn stages_follow_one_another() {
 }
 
 #[test]
+fn files_that_a_job_removes_are_open_nowhere() {
+    // The kernel frees the space of a file that is open when it is closed: its removal is no work yet.
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let text =
+        "- {name: gone, type: unlink, shards: all, data_size: 8MB, files_count: 8, shard_info: {parallelism: 2}}";
+    let mut options = test_options(text, "");
+    options.storage = Storage::of(directory.path()).unwrap();
+    options.backend = Some(BackendKind::Pool);
+    let mut open = Vec::new();
+    let mut look = |what: &str, _| {
+        if what == "running" {
+            let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten().map(|entry| entry.path().read_link());
+            open.extend(links.flatten().filter(|path| path.starts_with(directory.path())));
+            assert!(std::fs::read_dir(&directory).unwrap().count() >= 8);
+        }
+    };
+    match plimsoll_measure::test::run(&options, &Control::default(), &mut look) {
+        Ok(result) => assert_eq!(result.run.total("gone").requests, 8),
+        Err(error) => return skip(error),
+    }
+    let removed = |path: &&std::path::PathBuf| path.extension().is_some();
+    assert_eq!(open.iter().find(removed), None, "{open:?}");
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+}
+
+#[test]
 fn files_of_all_kinds_are_made_and_removed() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let text = "
