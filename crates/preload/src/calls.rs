@@ -558,6 +558,54 @@ functions! {
         unsafe { creat64(path, mode) }
     }
 
+    /// Creates a file of a new name, with flags and the length of the name's fixed end.
+    fn mkostemps64(path: *mut c_char, suffix_bytes: c_int, flags: c_int) -> c_int {
+        // SAFETY: passed on unchanged.
+        opened(unsafe { real::mkostemps64(path, suffix_bytes, flags) }, flags)
+    }
+
+    /// Creates a file of a new name, as `mkostemps64`.
+    fn mkostemps(path: *mut c_char, suffix_bytes: c_int, flags: c_int) -> c_int {
+        // SAFETY: passed on, with the arguments that stand for those left out.
+        unsafe { mkostemps64(path, suffix_bytes, flags) }
+    }
+
+    /// Creates a file of a new name, as `mkostemps64`.
+    fn mkstemps64(path: *mut c_char, suffix_bytes: c_int) -> c_int {
+        // SAFETY: passed on, with the arguments that stand for those left out.
+        unsafe { mkostemps64(path, suffix_bytes, 0) }
+    }
+
+    /// Creates a file of a new name, as `mkostemps64`.
+    fn mkstemps(path: *mut c_char, suffix_bytes: c_int) -> c_int {
+        // SAFETY: passed on, with the arguments that stand for those left out.
+        unsafe { mkostemps64(path, suffix_bytes, 0) }
+    }
+
+    /// Creates a file of a new name, as `mkostemps64`.
+    fn mkostemp64(path: *mut c_char, flags: c_int) -> c_int {
+        // SAFETY: passed on, with the arguments that stand for those left out.
+        unsafe { mkostemps64(path, 0, flags) }
+    }
+
+    /// Creates a file of a new name, as `mkostemps64`.
+    fn mkostemp(path: *mut c_char, flags: c_int) -> c_int {
+        // SAFETY: passed on, with the arguments that stand for those left out.
+        unsafe { mkostemps64(path, 0, flags) }
+    }
+
+    /// Creates a file of a new name, as `mkostemps64`.
+    fn mkstemp64(path: *mut c_char) -> c_int {
+        // SAFETY: passed on, with the arguments that stand for those left out.
+        unsafe { mkostemps64(path, 0, 0) }
+    }
+
+    /// Creates a file of a new name, as `mkostemps64`.
+    fn mkstemp(path: *mut c_char) -> c_int {
+        // SAFETY: passed on, with the arguments that stand for those left out.
+        unsafe { mkostemps64(path, 0, 0) }
+    }
+
     /// Closes a descriptor.
     fn close(fd: c_int) -> c_int {
         closing(fd);

@@ -142,4 +142,5 @@ real! {
     __pread64_chk(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t, room: size_t) -> ssize_t;
     __open64_2(path: *const c_char, flags: c_int) -> c_int;
     __openat64_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int;
+    mkostemps64(path: *mut c_char, suffix_bytes: c_int, flags: c_int) -> c_int;
 }

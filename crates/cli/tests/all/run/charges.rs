@@ -57,6 +57,27 @@ fn small_files_that_are_closed_unsynced_are_charged_in_the_long_run() {
     }
 }
 
+/// libc opens them itself, without a call of `open`.
+#[test]
+fn files_of_new_names_are_charged() {
+    let world = World::new();
+    if !has("python3") {
+        return;
+    }
+    let script = r#"
+import ctypes, os
+libc = ctypes.CDLL(None)
+for name, *arguments in ("mkstemp",), ("mkostemp", os.O_APPEND), ("mkstemps", 2), ("mkostemps", 2, os.O_APPEND):
+    for function in getattr(libc, name), getattr(libc, name + "64"):
+        path = ctypes.create_string_buffer(b"XXXXXX.c" if 2 in arguments else b"XXXXXX")
+        file = function(path, *arguments)
+        assert os.write(file, b"x" * (1 << 20)) == 1 << 20
+        os.fsync(file)
+"#;
+    let report = report(&world, &[], &["python3", "-c", script]);
+    assert_eq!(charged(&report)[1], 8 << 20, "{report:#}");
+}
+
 #[test]
 fn copies_inside_the_kernel_are_charged() {
     let world = World::new();
