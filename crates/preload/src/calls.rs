@@ -17,8 +17,8 @@ use crate::{copies, errno, inside, names, real, state};
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("offsets of 64 bits are taken for granted: build it for a 64-bit machine");
 
-/// Reads from the page cache into `parts`, without waiting for the disk. Returns 0 bytes at the end of the file, and
-/// `None` if no byte is cached or the kernel does not support the query.
+/// Reads from the page cache into `parts`, without waiting for the disk. Returns 0 bytes at the end of the file (see
+/// [`ends_at`]), and `None` if no byte is cached or the kernel does not support the query.
 fn try_cached(managed: Managed, (parts, count): (*const iovec, c_int), offset: off_t) -> Option<size_t> {
     let Managed { fd, entry, .. } = managed;
     if entry.has(DIRECT | NO_NOWAIT) || !state::is_awake() {
@@ -53,7 +53,7 @@ fn from_cache(managed: Managed, buffer: *mut c_void, count: size_t, offset: off_
         let part = iovec { iov_base: buffer.wrapping_byte_add(have), iov_len: count - have };
         match try_cached(managed, (&raw const part, 1), offset + have as off_t) {
             None => return (have, false),
-            Some(0) => return (have, true),
+            Some(0) => return (have, have == count || ends_at(managed.fd, offset + have as off_t)),
             Some(bytes) => {
                 count_cached(bytes);
                 have += bytes;
@@ -123,6 +123,12 @@ fn read_in_parts(
     if rest < 0 && have > 0 { have as ssize_t } else { rest + have as ssize_t }
 }
 
+/// Returns whether a regular file ends at `offset` or before. With `RWF_NOWAIT`, Linux 5.9 and 5.10 return 0 bytes also
+/// where the file goes on and nothing is cached (preadv2(2), "Bugs").
+fn ends_at(fd: c_int, offset: off_t) -> bool {
+    bytes_to_the_end(fd, offset) == Some(0)
+}
+
 /// Returns the bytes from `offset` to the end of a regular file, which a read does not exceed. Returns `None` for a
 /// block device.
 pub(crate) fn bytes_to_the_end(fd: c_int, offset: off_t) -> Option<size_t> {
@@ -189,7 +195,8 @@ fn vectored(
     let parts = unsafe { list(parts, count, cached.is_some()) };
     let len_bytes = parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.iov_len));
     // Accept only all bytes or the end of the file, because a program takes a short read for the end.
-    if let Some(bytes) = cached.filter(|bytes| [0, len_bytes].contains(bytes)) {
+    let is_all = |bytes: size_t| bytes == len_bytes || (bytes == 0 && offset.is_some_and(|at| ends_at(fd, at)));
+    if let Some(bytes) = cached.filter(|bytes| is_all(*bytes)) {
         count_cached(bytes);
         return bytes as ssize_t;
     }

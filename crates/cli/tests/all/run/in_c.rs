@@ -2,6 +2,7 @@
 //! or open files, descriptors that are closed during a call, bad pointers.
 
 use super::{DISK, World, compiled, ended, err};
+use crate::skip::skip;
 
 /// Whether a thread sleeps. Stands before a program that asks.
 const SLEEPS: &str = r#"
@@ -290,4 +291,51 @@ fn bad_pointers_are_errors_as_natively() {
     let with = world.run(&[], &[&program]);
     assert_eq!(String::from_utf8_lossy(&with.stdout), String::from_utf8_lossy(&without.stdout), "{}", err(&with));
     assert_eq!(with.status.code(), Some(0));
+}
+
+/// A kernel that returns 0 bytes for what is not in the page cache: a filter answers so to `preadv2`.
+const NOTHING_CACHED: &str = r#"
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+int main(void) {
+    static char buffer[4096];
+    struct iovec part = {buffer, sizeof buffer};
+    int file = open("a", O_RDWR | O_CREAT, 0600);
+    for (int n = 0; n < 4; n++) write(file, buffer, sizeof buffer);
+    struct sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_preadv2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {4, steps};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+        puts("no filter");
+        return 0;
+    }
+    lseek(file, 4096, SEEK_SET);
+    printf("%zd %zd", pread(file, buffer, sizeof buffer, 0), read(file, buffer, sizeof buffer));
+    printf(" %zd %zd", preadv(file, &part, 1, 8192), pread(file, buffer, sizeof buffer, 12288 + 4000));
+    printf(" %zd %zd\n", pread(file, buffer, sizeof buffer, 16384), preadv(file, &part, 1, 16384));
+    return 0;
+}
+"#;
+
+#[test]
+fn a_kernel_that_finds_nothing_in_the_page_cache_does_not_end_the_file() {
+    let world = World::new();
+    let Some(program) = compiled(&world, NOTHING_CACHED) else { return };
+    let output = world.run(&[], &[&program]);
+    match String::from_utf8_lossy(&output.stdout).as_ref() {
+        "no filter\n" => skip("this kernel takes no seccomp filter"),
+        found => assert_eq!(found, "4096 4096 4096 96 0 0\n", "{}", err(&output)),
+    }
 }
