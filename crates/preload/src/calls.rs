@@ -12,7 +12,7 @@ use crate::fds::{self, APPEND, DIRECT, Managed, NO_NOWAIT, SYNC};
 use crate::handover::Kind;
 use crate::passage::Passage;
 use crate::readable::is_readable;
-use crate::{copies, errno, inside, names, real, state};
+use crate::{apart, copies, errno, inside, names, real, state};
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("offsets of 64 bits are taken for granted: build it for a 64-bit machine");
@@ -224,7 +224,7 @@ fn other(fd: c_int, kind: Kind, writes: bool, call: impl Fn() -> c_int) -> c_int
 
 /// Manages a descriptor that was opened, if its file is managed. Returns `fd`.
 fn opened(fd: c_int, flags: c_int) -> c_int {
-    if fd >= 0 && state::is_awake() && state::is_own_process() {
+    if fd >= 0 && !apart::is_ours() && state::is_awake() && state::is_own_process() {
         match inside::go_inside(inside::frame()) {
             Some(_inside) => errno::keep(|| state::take_in(fd, flags)),
             // In a signal handler: do not manage it, and forget the earlier descriptor of its number.
@@ -686,6 +686,10 @@ functions! {
     /// Starts a thread.
     fn pthread_create(thread: *mut pthread_t, attributes: *const c_void, start: *const c_void, argument: *mut c_void) -> c_int {
         real::note_thread(Some(start));
+        if apart::is_ours() {
+            // SAFETY: passed on unchanged.
+            return unsafe { apart::start(thread, attributes, start, argument) };
+        }
         // SAFETY: passed on unchanged.
         unsafe { real::pthread_create(thread, attributes, start, argument) }
     }

@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use crate::{inside, state};
+use crate::{apart, inside, state};
 
 /// Entries of the table. Higher descriptors are not managed.
 const FDS_MAX: usize = 1 << 16;
@@ -75,12 +75,12 @@ impl Managed {
     }
 }
 
-/// Returns the table entry of `fd`, if it is managed.
+/// Returns the table entry of `fd`, if it is managed. The numbers in calls of the library's own threads are others.
 #[inline(always)]
 pub(crate) fn managed(fd: i32) -> Option<Managed> {
     let entry = TABLE.get(fd as usize)?;
     let rules = entry.rules.load(Relaxed);
-    if rules == 0 {
+    if rules == 0 || apart::is_ours() {
         return None;
     }
     Some(Managed { fd, entry, rules, frame: inside::frame(), uses: entry.uses.load(Relaxed) })

@@ -24,6 +24,7 @@
 //! plimsoll run --rules rocksdb --disk model.yaml --dir /data -- db_bench --db=/data ...
 //! ```
 
+mod apart;
 mod calls;
 mod copies;
 mod errno;

@@ -6,9 +6,9 @@
 //! # How it works
 //! A slot is an entry of the shared memory. A thread of another process takes one until the thread ends, describes its
 //! call there and sleeps ([`ask`]). In the process with the gate, one thread per slot ([`serve`]) waits at the gate on
-//! behalf of that thread, and keeps the permit until the call has ended. The housekeeper ([`keep_house`]) starts these
-//! threads, records at each [`TICK`] that the process is alive, and frees the slots of processes that have died, which
-//! ends their permits.
+//! behalf of that thread, and keeps the permit until the call has ended. The housekeeper ([`keep_house`]) makes the
+//! gate, starts these threads, records at each [`TICK`] that the process is alive, and frees the slots of processes that
+//! have died, which ends their permits.
 //!
 //! ```text
 //! FREE -> ASKED -> ADMITTED -> ENDED -> FREE     ENDED -> ASKED_AGAIN -> ASKED: the permit of the call before ends first
@@ -28,6 +28,7 @@ use std::time::Duration;
 use plimsoll::sys::clock::now_ns;
 use plimsoll::{Call, Class, Passed, Permit};
 
+use crate::apart;
 use crate::handover::{Counters, Kind, SLOTS, Slot};
 use crate::state::{self, OwnGate};
 
@@ -45,6 +46,16 @@ const TICK: Duration = Duration::from_millis(100);
 const SILENT_NS: u64 = 5_000_000_000;
 /// Bytes of stack of a thread at a slot. They include the program's thread-local variables.
 const STACK_BYTES: usize = 256 << 10;
+/// Bytes of stack of the housekeeper, which makes the gate.
+const HOUSEKEEPER_STACK_BYTES: usize = 1 << 20;
+/// Longest wait of the first call for the gate. The housekeeper cannot begin while the dynamic linker runs a
+/// constructor that waits here.
+const GATE_WAIT_NS: u64 = 2_000_000_000;
+
+/// Whether the housekeeper has made the gate, or has failed to: 0 or 1.
+static IS_MADE: AtomicU32 = AtomicU32::new(0);
+/// Whether the housekeeper is to end the trace: 0, 1 if asked to, 2 if it has.
+static TRACE_END: AtomicU32 = AtomicU32::new(0);
 
 /// The calling thread's slot, and the process in which the thread took it: a child of `fork` does not have its parent's
 /// slot.
@@ -216,14 +227,45 @@ fn used(counters: &Counters) -> usize {
     (counters.slots_used.load(Acquire) as usize).min(SLOTS)
 }
 
-/// Starts the housekeeper, in the process that has the gate.
+/// Starts the housekeeper, which makes the gate, and waits until it has.
 pub(crate) fn open(counters: &'static Counters) {
-    // If this fails, other processes see no sign of life, and bypass the gate.
-    let _ = thread("plimsoll-housekeeper", move || keep_house(counters));
+    IS_MADE.store(0, Relaxed);
+    TRACE_END.store(0, Relaxed);
+    let work = move || {
+        state::make(counters, apart::leave_table());
+        IS_MADE.store(1, Release);
+        wake(&IS_MADE);
+        keep_house(counters);
+    };
+    if thread("plimsoll-housekeeper", HOUSEKEEPER_STACK_BYTES, work).is_err() {
+        // Other processes see no sign of life, and bypass the gate.
+        state::make(counters, false);
+        return;
+    }
+    wait_for(&IS_MADE, 1, now_ns().saturating_add(GATE_WAIT_NS));
 }
 
-fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    std::thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(work).map(drop)
+/// Lets the housekeeper end the trace, whose descriptor is in its table, and waits until it has.
+pub(crate) fn end_trace(counters: &Counters) {
+    TRACE_END.store(1, Release);
+    counters.bell.fetch_add(1, Release);
+    wake(&counters.bell);
+    wait_for(&TRACE_END, 2, u64::MAX);
+}
+
+/// Waits until `word` is `value`, or the time is `until_ns`.
+fn wait_for(word: &AtomicU32, value: u32, until_ns: u64) {
+    loop {
+        let seen = word.load(Acquire);
+        if seen == value || now_ns() >= until_ns {
+            return;
+        }
+        sleep(word, seen, Some(TICK));
+    }
+}
+
+fn thread(name: &str, stack_bytes: usize, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(work).map(drop)
 }
 
 /// Does the housekeeper's work until the process gives up the gate.
@@ -235,12 +277,17 @@ fn keep_house(counters: &'static Counters) {
         let Some(own) = state::own_gate() else { return };
         let now_ns = now_ns();
         counters.alive_ns.store(now_ns, Relaxed);
+        if TRACE_END.load(Acquire) == 1 {
+            state::end_trace(own);
+            TRACE_END.store(2, Release);
+            wake(&TRACE_END);
+        }
 
         for (slot, is_served) in counters.slots[..used(counters)].iter().zip(&mut is_served) {
             if *is_served || slot.pid.load(Acquire) == 0 {
                 continue;
             }
-            *is_served = thread("plimsoll-slot", move || serve(slot)).is_ok();
+            *is_served = thread("plimsoll-slot", STACK_BYTES, move || serve(slot)).is_ok();
             if !*is_served {
                 refuse(slot);
             }

@@ -57,6 +57,8 @@ pub(crate) struct OwnGate {
     pub(crate) classes: Vec<Class>,
     /// The socket for `plimsoll attach`.
     control: Option<Server>,
+    /// Whether the descriptors of socket and trace are in the table of the library's threads alone.
+    is_apart: bool,
     /// Whether a trace was started and its end is not counted yet.
     is_traced: AtomicBool,
 }
@@ -182,7 +184,7 @@ pub(crate) fn find_route() -> Route {
     if seen == STRANGER {
         return Route::Bypass(Past::Namespace);
     }
-    let (Some(run), Some(counters), READY | GUEST) = (RUN.get(), counters(), seen) else { return not_yet };
+    let (Some(_), Some(counters), READY | GUEST) = (RUN.get(), counters(), seen) else { return not_yet };
     let owner = counters.owner.load(Ordering::Acquire);
 
     if owner != pid() && owner != 0 && is_alive(owner) {
@@ -200,21 +202,25 @@ pub(crate) fn find_route() -> Route {
         STATE.store(GUEST, Ordering::Release);
         return Route::Owner;
     }
-    let Some(own) = open(run) else {
+    // Threads of this library must not take the program's signals.
+    without_signals(|| slots::open(counters));
+    own_gate().map_or(not_yet, Route::Own)
+}
+
+/// Makes the gate. `is_apart`: whether the calling thread has left the program's table of descriptors.
+pub(crate) fn make(counters: &Counters, is_apart: bool) {
+    let Some(own) = run().and_then(|run| open(run, is_apart)) else {
         // Without a gate no call is held back.
         counters.owner.store(0, Ordering::Release);
         STATE.store(ASLEEP, Ordering::Release);
-        return not_yet;
+        return;
     };
 
     keep_waits_of_the_dead(counters);
     // These are from the parent process, before `fork`.
     fds::forget_names();
-    let own = Box::leak(Box::new(own));
-    OWN_GATE.store(own, Ordering::Release);
+    OWN_GATE.store(Box::leak(Box::new(own)), Ordering::Release);
     STATE.store(OPEN, Ordering::Release);
-    without_signals(|| slots::open(counters));
-    Route::Own(own)
 }
 
 /// Returns whether a process is alive. A process that its parent has not reaped is not, but that is unknown before
@@ -237,23 +243,20 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     })
 }
 
-fn open(run: &Run) -> Option<OwnGate> {
+fn open(run: &Run, is_apart: bool) -> Option<OwnGate> {
     let classes = run.handover.make_classes().ok()?;
     let numbers: Vec<Class> = run.handover.classes.iter().filter_map(|form| classes.find(&form.name)).collect();
     let topology = Topology::new(1, classes, vec![run.handover.disk.setup()]).ok()?;
     let gate = Gate::new(&topology, 0, 0).ok()?;
     let is_traced = AtomicBool::new(false);
-    // Threads of this library must not take the program's signals.
-    let control = without_signals(|| {
-        if let Some(path) = &run.handover.trace {
-            match record(&topology, Path::new(path)) {
-                Ok(()) => is_traced.store(true, Ordering::Relaxed),
-                Err(error) => note_trace_error(&error),
-            }
+    if let Some(path) = &run.handover.trace {
+        match record(&topology, Path::new(path)) {
+            Ok(()) => is_traced.store(true, Ordering::Relaxed),
+            Err(error) => note_trace_error(&error),
         }
-        Server::start(&topology, &run.handover.program).ok()
-    });
-    Some(OwnGate { gate, classes: numbers, control, is_traced })
+    }
+    let control = Server::start(&topology, &run.handover.program).ok();
+    Some(OwnGate { gate, classes: numbers, control, is_apart, is_traced })
 }
 
 fn record(topology: &Topology, path: &Path) -> io::Result<()> {
@@ -288,8 +291,8 @@ pub(crate) fn check_trace(own: &OwnGate) {
     }
 }
 
-/// Ends the trace, if there is one, and counts its result.
-fn end_trace(own: &OwnGate) {
+/// Ends the trace, if there is one, and counts its result. Call this on a thread that has the trace's descriptor.
+pub(crate) fn end_trace(own: &OwnGate) {
     if !own.is_traced.swap(false, Ordering::Relaxed) {
         return;
     }
@@ -414,8 +417,12 @@ extern "C" fn unload() {
     let Some(_inside) = inside::go_inside(inside::frame()) else { return };
     if let Some(counters) = counters() {
         copy_waits(own, counters);
+        if !own.is_apart {
+            end_trace(own);
+        } else if own.is_traced.load(Ordering::Relaxed) {
+            slots::end_trace(counters);
+        }
     }
-    end_trace(own);
     remove_socket(own);
     // Calls of threads that still run bypass the gate from now on.
     STATE.store(ASLEEP, Ordering::Release);

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod charges;
+mod descriptors;
 mod in_c;
 mod live;
 mod processes;

@@ -117,7 +117,7 @@ const SCRIPTS: [(&str, &str); 27] = [
 ];
 
 /// Everything in a directory, by path.
-fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(super) fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut left = vec![directory.to_owned()];
     while let Some(next) = left.pop() {
