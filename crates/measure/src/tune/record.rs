@@ -353,7 +353,8 @@ impl Record {
     }
 
     /// Returns the number of the attempt at a phase that counts: of the complete ones the one that other programs
-    /// disturbed least (an unknown disturbance counts as the worst), of equal ones the last.
+    /// disturbed least (an unknown disturbance counts as the worst), of equal ones the last. An attempt that the bound on
+    /// writes ended before its figure counts only if no other one has it.
     pub(crate) fn best_attempt(&self, phase: Phase) -> u32 {
         let done = self.entries.iter().rev().find_map(|entry| match entry {
             Entry::Done { phase: done, attempts, .. } if *done == phase => Some(*attempts),
@@ -362,7 +363,10 @@ impl Record {
         // An attempt under way counts only if it is the only one.
         let ended = done.unwrap_or_else(|| self.last_attempt(phase)).max(1);
         let foreign = |attempt: u32| self.foreign_pct(phase, attempt).unwrap_or(f64::INFINITY);
-        (0..ended).rev().min_by(|a, b| foreign(*a).total_cmp(&foreign(*b))).unwrap_or(0)
+        let is_measured = |attempt: u32| !self.attempt(phase, attempt, Step::Measure).is_empty();
+        let any_measured = (0..ended).any(is_measured);
+        let complete = (0..ended).rev().filter(|attempt| is_measured(*attempt) == any_measured);
+        complete.min_by(|a, b| foreign(*a).total_cmp(&foreign(*b))).unwrap_or(0)
     }
 
     /// Returns the bytes of scratch data during the figures; 0 if not yet filled.

@@ -366,6 +366,23 @@ fn a_neighbour_is_named_and_the_phase_made_again() {
     assert_eq!(attempts(&record, Phase::ReadIops), 1);
 }
 
+/// A neighbour makes a phase begin again, and the bound on writes ends the second attempt before its figure.
+#[test]
+fn an_attempt_without_the_figure_does_not_count() {
+    let beside = SimulatedDisk { foreign_bytes_per_s: 4.3e6, ..disk(spec()) };
+    let (report, mut record) = recorded(options(), &beside);
+    record.entries.retain_mut(|entry| match entry {
+        Entry::Sample { phase: Phase::ReadIops, attempt: 1, step, sample } => {
+            sample.foreign_pct = Some(0.0);
+            *step != Step::Measure
+        }
+        _ => true,
+    });
+    let second = |entry: &Entry| matches!(entry, Entry::Sample { phase: Phase::ReadIops, attempt: 1, .. });
+    assert!(record.entries.iter().any(second), "the search of the second attempt is in the record");
+    near("read_iops", analyse(&record).read_iops.unwrap().value, report.read_iops.unwrap().value, 0.05);
+}
+
 #[test]
 fn a_noisy_disk_is_measured_alike_with_any_seed() {
     let mut spec = spec();
