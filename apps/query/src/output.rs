@@ -3,7 +3,8 @@
 //! **Why.** An answer goes to a terminal, a spreadsheet, a program, or another engine.
 //!
 //! **How.** Rows are written as they are computed, so an answer may be larger than memory; a table is collected first,
-//! for the widths of its columns. A file is written under a temporary name and renamed when it is complete.
+//! for the widths of its columns. A file is written under a temporary name and renamed when it is complete. A link is
+//! followed, and what is not a regular file (a pipe, `/dev/null`) is written in place.
 //!
 //! **Limits.** A table has at most [`TABLE_ROWS_MAX`] rows; a note reports the cut. Its floats have three decimals.
 //!
@@ -109,16 +110,32 @@ pub(crate) async fn write(answers: Vec<Answer>, format: Format, path: Option<&Pa
         return write_to(answers, format, &mut BufWriter::new(io::stdout())).await;
     };
 
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let named = |error: io::Error| Failure::Machine(format!("{}: {error}", path.display()));
+    if path.is_symlink() && !path.exists() {
+        return Err(Failure::Input(format!("-o {}: a link to nothing: name the file itself", path.display())));
+    }
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let before = std::fs::metadata(&target).ok();
+    if before.as_ref().is_some_and(|there| there.is_dir()) {
+        return Err(Failure::Input(format!("-o {}: a directory: name a file", path.display())));
+    }
+    if before.as_ref().is_some_and(|there| !there.is_file()) {
+        let file = File::options().write(true).open(&target).map_err(named)?;
+        return write_to(answers, format, &mut BufWriter::new(file)).await;
+    }
+
+    let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file: NamedTempFile<File> = tempfile::Builder::new()
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
         .tempfile_in(directory)
         .map_err(named)?;
 
     write_to(answers, format, &mut BufWriter::new(file.as_file_mut())).await?;
+    if let Some(there) = before {
+        file.as_file().set_permissions(there.permissions()).map_err(named)?;
+    }
     file.as_file().sync_all().map_err(named)?;
-    file.persist(path).map(drop).map_err(|error| named(error.error))
+    file.persist(&target).map(drop).map_err(|error| named(error.error))
 }
 
 async fn write_to(answers: Vec<Answer>, format: Format, out: &mut (impl Write + Send)) -> Result<(), Failure> {

@@ -178,6 +178,35 @@ fn parquet_is_whole_or_absent() {
     assert_eq!(Ended::of(asked.unwrap()).done(), "  n   most\n220  9.000\n");
 }
 
+/// A regular file took the place of a link, a pipe, and as root of `/dev/null`.
+#[test]
+fn an_answer_goes_to_what_its_path_names() {
+    use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+    let world = World::new();
+    let [link, file, pipe, gone] = ["link", "file", "pipe", "gone"].map(|name| world.directory.path().join(name));
+    let ask = |name: &str| world.ask(&["SELECT 1 AS a", "--format", "csv", "-o", name]);
+    std::fs::write(&file, "before").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    ask("link").done();
+    assert!(link.is_symlink());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "a\n1\n");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // Open at both ends, so that neither waits for the other.
+    let mut both = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    ask("pipe").done();
+    assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    let mut bytes = [0; 4];
+    std::io::Read::read_exact(&mut both, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"a\n1\n");
+
+    std::os::unix::fs::symlink(&gone, world.directory.path().join("dangling")).unwrap();
+    ask("dangling").refused(2, "-o dangling: a link to nothing");
+    ask("depot").refused(2, "-o depot: a directory");
+}
+
 #[test]
 fn a_file_of_a_later_schema_is_read_beside_an_earlier_one() {
     let world = World::new();
