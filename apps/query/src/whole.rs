@@ -58,9 +58,11 @@ pub(crate) async fn sort(store: &Arc<dyn ObjectStore>, prefix: &Key) -> Result<(
     let mut hosts = HashMap::<String, String>::new();
     for (key, fault) in judged {
         let (host, name) = host_and_name(&key);
-        let first = hosts.entry(name).or_insert_with(|| host.clone());
-        let twice =
-            (*first != host).then(|| format!("the recording that {first} has too: it is left out; remove one of both"));
+        // A file that is left out stands for nothing: another host's whole one is kept.
+        let first = fault.is_none().then(|| hosts.entry(name).or_insert_with(|| host.clone()));
+        let twice = first
+            .filter(|first| **first != host)
+            .map(|first| format!("the recording that {first} has too: it is left out; remove one of both"));
 
         match fault.or(twice) {
             Some(fault) => left_out.push((key, fault)),

@@ -227,6 +227,19 @@ fn a_recording_of_two_hosts_counts_once() {
     assert_eq!(ended.err, expected);
 }
 
+/// While a recording is copied from host to host, neither the half nor the whole was read.
+#[test]
+fn a_whole_recording_counts_beside_a_half_one_of_another_host() {
+    let world = World::new();
+    let without = world.ask(&["latency", "--format", "csv"]).done();
+    let half = world.depot().join("hist/host=6/date=2026-03-14");
+    std::fs::create_dir_all(&half).unwrap();
+    std::fs::write(half.join("trace-1.parquet"), "half").unwrap();
+    let ended = world.ask(&["latency", "--format", "csv"]);
+    assert_eq!((ended.code, ended.out), (Some(1), without));
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+}
+
 #[test]
 fn a_file_of_a_schema_that_is_not_known_is_left_out() {
     let world = World::new();
