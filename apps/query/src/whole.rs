@@ -23,7 +23,7 @@ use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader
 use futures_util::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use object_store::path::Path as Key;
 use object_store::{
-    CopyOptions, GetOptions, GetRange, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    CopyOptions, Error, GetOptions, GetRange, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
@@ -51,12 +51,12 @@ pub(crate) async fn sort(store: &Arc<dyn ObjectStore>, prefix: &Key) -> Result<(
     let mut files: Vec<_> = listed.into_iter().filter(|file| file.location.as_ref().ends_with(".parquet")).collect();
     files.sort_by(|a, b| a.location.cmp(&b.location));
 
-    let judged: Vec<(Key, Option<String>)> =
+    let judged: Vec<Option<(Key, Option<String>)>> =
         stream::iter(files.into_iter().map(|file| judge(store, file))).buffered(AT_A_TIME).try_collect().await?;
 
     let (mut kept, mut left_out) = (Vec::new(), Vec::new());
     let mut hosts = HashMap::<String, String>::new();
-    for (key, fault) in judged {
+    for (key, fault) in judged.into_iter().flatten() {
         let (host, name) = host_and_name(&key);
         // A file that is left out stands for nothing: another host's whole one is kept.
         let first = fault.is_none().then(|| hosts.entry(name).or_insert_with(|| host.clone()));
@@ -79,22 +79,28 @@ fn host_and_name(key: &Key) -> (String, String) {
     (part(1), key.filename().unwrap_or_default().to_owned())
 }
 
-/// Returns the file, and the reason to leave it out, if there is one.
-async fn judge(store: &Arc<dyn ObjectStore>, file: ObjectMeta) -> Result<(Key, Option<String>)> {
+/// Returns the file, and the reason to leave it out, if there is one; `None` if it is gone. It may have been replaced
+/// since it was listed, as a recording that is stored again.
+async fn judge(store: &Arc<dyn ObjectStore>, file: ObjectMeta) -> Result<Option<(Key, Option<String>)>> {
     let not_whole = "no whole Parquet file: it is left out; remove it, or store its recording again";
     let mut end_bytes = END_BYTES.min(file.size);
     loop {
         if end_bytes == 0 {
-            return Ok((file.location, Some(not_whole.to_owned())));
+            return Ok(Some((file.location, Some(not_whole.to_owned()))));
         }
 
         let options = GetOptions { range: Some(GetRange::Suffix(end_bytes)), ..GetOptions::default() };
-        let end = store.get_opts(&file.location, options).await?.bytes().await?;
+        let found = match store.get_opts(&file.location, options).await {
+            Err(Error::NotFound { .. }) => return Ok(None),
+            found => found?,
+        };
+        let len_bytes = found.meta.size;
+        let end = found.bytes().await?;
 
         let mut reader = ParquetMetaDataReader::new();
-        let fault = match reader.try_parse_sized(&end, file.size) {
+        let fault = match reader.try_parse_sized(&end, len_bytes) {
             Err(ParquetError::NeedMoreData(bytes))
-                if end.ends_with(MAGIC) && (end_bytes..file.size).contains(&(bytes as u64)) =>
+                if end.ends_with(MAGIC) && (end_bytes..len_bytes).contains(&(bytes as u64)) =>
             {
                 // Reads at least one byte more, so that the loop ends.
                 end_bytes = (bytes as u64).max(end_bytes + 1);
@@ -104,7 +110,7 @@ async fn judge(store: &Arc<dyn ObjectStore>, file: ObjectMeta) -> Result<(Key, O
             Ok(()) => reader.finish().ok().and_then(|metadata| later_schema(&metadata)),
         };
 
-        return Ok((file.location, fault));
+        return Ok(Some((file.location, fault)));
     }
 }
 
@@ -164,5 +170,40 @@ impl ObjectStore for Without {
 
     async fn copy_opts(&self, from: &Key, to: &Key, options: CopyOptions) -> Result<()> {
         self.inner.copy_opts(from, to, options).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use datafusion::arrow::array::{Int64Array, RecordBatch};
+    use datafusion::parquet::arrow::ArrowWriter;
+    use object_store::ObjectStoreExt as _;
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_changes_after_it_was_listed_is_judged_as_it_is() {
+        let batch = RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from_iter_values(0..9000)) as _)]).unwrap();
+        let mut bytes = Vec::new();
+        let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let key = Key::from("hist/host=7/date=2026-03-14/trace-1.parquet");
+        let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+        runtime.block_on(async {
+            store.put(&key, bytes.into()).await.unwrap();
+            let listed = store.head(&key).await.unwrap();
+            for size in [100, listed.size, listed.size * 2] {
+                let before = ObjectMeta { size, ..listed.clone() };
+                assert_eq!(judge(&store, before).await.unwrap(), Some((key.clone(), None)), "listed with {size} bytes");
+            }
+            store.delete(&key).await.unwrap();
+            assert_eq!(judge(&store, listed).await.unwrap(), None);
+        });
     }
 }
