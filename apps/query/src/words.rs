@@ -65,6 +65,10 @@ impl VisitorMut for Spark {
         {
             digits.push_str("e0");
         }
+        // In a text of Spark a backslash begins an escape; here it is a letter.
+        if let Value::SingleQuotedString(text) = &mut value.value {
+            *text = text.replace('\\', "\\\\").replace('\'', "\\'");
+        }
         ControlFlow::Continue(())
     }
 }

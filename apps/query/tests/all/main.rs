@@ -395,6 +395,19 @@ fn what_a_cluster_cannot_do_is_one_line() {
     let world = World::new();
     let (_listener, ask) =
         cluster_that_says(&world, "{}", r#"plimsoll-query error "no worker has taken the question""#, 3);
+/// In a text of Spark `\b` is a backspace, and `''` after `'` ends a text and begins another.
+#[test]
+fn a_cluster_gets_texts_as_they_are() {
+    let world = World::new();
+    let (_listener, ask) = cluster_that_says(&world, "{}", "", 0);
+    ask("SELECT host FROM hist WHERE class NOT IN ('a\\b', 'it''s', '''''')");
+    let job = std::fs::read_to_string(world.directory.path().join("job.json")).unwrap();
+    let job: serde_json::Value = serde_json::from_str(&job).unwrap();
+    let steps = job["steps"].as_array().unwrap();
+    let sql = steps.last().and_then(|step| step["sql"].as_str()).unwrap();
+    assert!(sql.ends_with(r"NOT IN ('a\\b', 'it\'s', '\'\'')"), "{sql}");
+}
+
     ask("latency").refused(3, ": no worker has taken the question\n");
     ask("SELECT 7 / pieces AS n FROM hist").refused(2, "a quotient of integers is cut here");
     ask("SELECT * FROM hist WHERE pieces > (SELECT max(bucket_ns) / 2 FROM hist)").refused(2, "a quotient of integers");
