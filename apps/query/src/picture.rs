@@ -155,8 +155,12 @@ impl Rows {
         let turns: Vec<_> = turns.collect();
 
         let zero = turns.iter().map(|turn| turn.2).fold(f64::INFINITY, f64::min);
-        let mut hosts: Vec<&str> = turns.iter().map(|turn| turn.0).collect();
-        hosts.dedup();
+        let mut hosts: Vec<&str> = Vec::new();
+        for (host, ..) in &turns {
+            if !hosts.contains(host) {
+                hosts.push(host);
+            }
+        }
         let axis = Axis::linear("time since the first turn", Unit::Nanoseconds);
 
         let charts = hosts.iter().take(CHARTS_MAX).map(|host| {

@@ -328,6 +328,11 @@ fn an_answer_is_drawn_where_its_columns_are_a_questions() {
     let changes = "SELECT 'query' AS class, -25.0 AS change_pct, -33.0 AS low_pct, -16.0 AS high_pct";
     let picture = world.ask(&[changes, "--format", "svg"]).done();
     assert!(picture.contains("What did the change do?") && picture.contains("query"), "{picture}");
+    // The hosts take turns.
+    let turns = "SELECT column1 AS host, column2 AS disk, to_timestamp(column3) AS first_utc, to_timestamp(column3 + 60) AS \
+                 last_utc, 60 AS hot_s, 80 AS part_pct FROM (VALUES ('db1', 'sda', 0), ('db2', 'sdb', 60), ('db1', 'sdc', 120))";
+    let picture = world.ask(&[turns, "--format", "svg"]).done();
+    assert_eq!(picture.matches(">db1<").count(), 1, "{picture}");
     world.ask(&["SELECT 1 AS a", "--format", "svg"]).refused(2, "a picture needs the columns of a question");
     world.ask(&["SELECT * FROM latency WHERE host = 'none'", "--format", "svg"]).refused(2, "has no rows");
 }
