@@ -34,12 +34,12 @@ use datafusion::sql::sqlparser::ast::Statement as Parsed;
 use futures_util::stream;
 use plimsoll_show::printable::printable;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::ask;
 use crate::depot::{Depot, Table};
 use crate::failure::Failure;
 use crate::output::{Answer, Format, check_count};
+use crate::scratch::Scratch;
 use crate::words;
 
 /// The program that runs in Spark's driver.
@@ -61,13 +61,18 @@ struct Script {
 }
 
 /// Runs statements on the cluster at `url`. Returns the answers once all are complete.
-pub(crate) async fn ask(url: &str, depot: &mut Depot, sql: &str, format: Format) -> Result<Vec<Answer>, Failure> {
+pub(crate) async fn ask(
+    url: &str,
+    depot: &mut Depot,
+    sql: &str,
+    format: Format,
+    scratch: &Scratch,
+) -> Result<Vec<Answer>, Failure> {
     reach(url)?;
     let script = plan(depot, sql).await?;
     check_count(script.steps.iter().filter(|(_, answer)| answer.is_some()).count(), format)?;
 
-    let directory = tempfile::tempdir().map_err(|error| Failure::Machine(format!("temporary directory: {error}")))?;
-    let answers = submit(url, depot, &script, &directory).await?;
+    let answers = submit(url, depot, &script, scratch.path()).await?;
     // Open files stay readable while the directory is removed.
     answers.into_iter().map(|(path, schema)| Ok(Answer::Cluster(read(&path, &schema)?))).collect()
 }
@@ -141,9 +146,9 @@ async fn submit(
     url: &str,
     depot: &Depot,
     script: &Script,
-    directory: &TempDir,
+    directory: &Path,
 ) -> Result<Vec<(PathBuf, SchemaRef)>, Failure> {
-    let path = |name: &str| directory.path().join(name);
+    let path = |name: &str| directory.join(name);
 
     let mut answers = Vec::new();
     let mut steps = Vec::new();
@@ -163,7 +168,7 @@ async fn submit(
 
     let job = json!({"pid": std::process::id(), "settings": settings(), "tables": tables, "steps": steps});
 
-    let temporary = |error: io::Error| Failure::Machine(format!("{}: {error}", directory.path().display()));
+    let temporary = |error: io::Error| Failure::Machine(format!("{}: {error}", directory.display()));
     std::fs::write(path("job.json"), job.to_string()).map_err(temporary)?;
     std::fs::write(path("spark.py"), DRIVER).map_err(temporary)?;
     let log = File::create(path("log")).map_err(temporary)?;

@@ -18,6 +18,7 @@ use datafusion::arrow::datatypes::{DataType, Fields, Schema};
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::error::DataFusionError;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -29,6 +30,7 @@ use object_store::{ObjectStore, RetryConfig};
 use url::Url;
 
 use crate::failure::Failure;
+use crate::scratch::Scratch;
 use crate::whole::{self, LeftOut, Without};
 
 /// Longest time for which a request to a bucket is repeated, as by `plimsoll depot`: enough for a restart of the
@@ -87,10 +89,15 @@ pub(crate) struct Depot {
 }
 
 impl Depot {
-    /// Opens the depot at a directory or URL, for questions that use at most `memory_bytes`.
-    pub(crate) async fn open(place: &str, memory_bytes: usize) -> Result<Depot, Failure> {
-        let runtime =
-            RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes))).build_arc()?;
+    /// Opens the depot at a directory or URL, for questions that use at most `memory_bytes`. Without `scratch`, one that
+    /// needs temporary files fails with the engine's error.
+    pub(crate) async fn open(place: &str, memory_bytes: usize, scratch: Option<&Scratch>) -> Result<Depot, Failure> {
+        let in_scratch = |scratch: &Scratch| DiskManagerMode::Directories(vec![scratch.path().to_owned()]);
+        let files = scratch.map_or(DiskManagerMode::OsTmpDirectory, in_scratch);
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes)))
+            .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(files))
+            .build_arc()?;
 
         let mut config = SessionConfig::new();
         // Times of day are those of the depot, in UTC.

@@ -22,6 +22,7 @@ mod depot;
 mod failure;
 mod output;
 mod picture;
+mod scratch;
 mod whole;
 mod words;
 
@@ -35,6 +36,7 @@ use plimsoll_show::printable::{printable, printable_lines};
 
 use failure::Failure;
 use output::{Answer, Format};
+use scratch::Scratch;
 
 /// Ask a depot: SQL over what `plimsoll depot` stored, with the questions of sql/ as views
 ///
@@ -107,7 +109,8 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return Err(Failure::Input("Parquet is written to a file: name it with -o FILE".to_owned()));
     }
 
-    let mut depot = depot::Depot::open(&arguments.depot, arguments.memory).await?;
+    let scratch = Scratch::new();
+    let mut depot = depot::Depot::open(&arguments.depot, arguments.memory, scratch.as_ref().ok()).await?;
     for (file, fault) in &depot.left_out {
         let depot = arguments.depot.trim_end_matches('/');
         eprintln!("error: {}", printable(&format!("{depot}/{file}: {fault}")));
@@ -121,7 +124,10 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
     let sql = ask::sql_of(question, &depot)?;
     let answers = match &arguments.cluster {
-        Some(url) => cluster::ask(url, &mut depot, &sql, arguments.format).await?,
+        Some(url) => {
+            let scratch = scratch.map_err(|error| Failure::Machine(format!("temporary directory: {error}")))?;
+            cluster::ask(url, &mut depot, &sql, arguments.format, &scratch).await?
+        }
         None => ask::run(&mut depot, &sql).await?.into_iter().map(|frame| Answer::Embedded(Box::new(frame))).collect(),
     };
 

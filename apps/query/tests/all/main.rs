@@ -395,11 +395,6 @@ fn a_cluster_gets_the_files_and_the_words_of_spark() {
     assert!(!job.contains("trace-2.parquet"), "what is not whole is no file of the cluster either");
 }
 
-#[test]
-fn what_a_cluster_cannot_do_is_one_line() {
-    let world = World::new();
-    let (_listener, ask) =
-        cluster_that_says(&world, "{}", r#"plimsoll-query error "no worker has taken the question""#, 3);
 /// In a text of Spark `\b` is a backspace, and `''` after `'` ends a text and begins another.
 #[test]
 fn a_cluster_gets_texts_as_they_are() {
@@ -413,6 +408,11 @@ fn a_cluster_gets_texts_as_they_are() {
     assert!(sql.ends_with(r"NOT IN ('a\\b', 'it\'s', '\'\'')"), "{sql}");
 }
 
+#[test]
+fn what_a_cluster_cannot_do_is_one_line() {
+    let world = World::new();
+    let (_listener, ask) =
+        cluster_that_says(&world, "{}", r#"plimsoll-query error "no worker has taken the question""#, 3);
     ask("latency").refused(3, ": no worker has taken the question\n");
     ask("SELECT 7 / pieces AS n FROM hist").refused(2, "a quotient of integers is cut here");
     ask("SELECT * FROM hist WHERE pieces > (SELECT max(bucket_ns) / 2 FROM hist)").refused(2, "a quotient of integers");
@@ -458,6 +458,38 @@ fn memory_is_bounded() {
     asked("4MiB", &joined).refused(3, "give more with --memory");
     assert_eq!(asked("1GiB", &joined).done(), "n\n1000000\n");
     world.ask(&["--memory", "much", "latency"]).code.filter(|code| *code == 2).unwrap();
+}
+
+/// As Ctrl-C does it: the process writes gigabytes, and ends at once.
+#[test]
+fn the_next_question_removes_what_a_killed_one_left() {
+    let world = World::new();
+    let temporary = world.directory.path().join("tmp");
+    let held = temporary.join("plimsoll-query-held");
+    std::fs::create_dir_all(&held).unwrap();
+    let lock = std::fs::File::create(held.join("lock")).unwrap();
+    lock.lock().unwrap();
+
+    let sorted = "SELECT a.value FROM generate_series(1, 10000) a CROSS JOIN generate_series(1, 10000) b ORDER BY a.value + b.value DESC";
+    let mut command = world.command(&["--depot", "depot", "--memory", "32MiB", "--format", "csv", sorted]);
+    let mut killed = command.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let inside = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten().map(|it| it.path());
+    let is_written = || {
+        let mut found: Vec<PathBuf> = inside(&temporary).flat_map(|it| inside(&it).chain([it.clone()])).collect();
+        found.retain(|it| it.file_name().is_some_and(|name| name.to_string_lossy().starts_with("datafusion-")));
+        found.iter().any(|it| inside(it).next().is_some())
+    };
+    while !is_written() {
+        assert_eq!(killed.try_wait().unwrap(), None, "it ended before it wrote");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(is_written());
+
+    let next = world.command(&["--depot", "depot", "latency"]).env("TMPDIR", &temporary).output().unwrap();
+    Ended::of(next).done();
+    assert_eq!(inside(&temporary).collect::<Vec<_>>(), [held], "only that of a process that runs is left");
 }
 
 #[test]
