@@ -2,7 +2,8 @@
 //!
 //! **Why.** The two ends are already an interval of the rate, and a search has repeated both.
 //!
-//! **How.** Over the runs of a side, the ends are the lowest rate that passed and the highest that failed. The change
+//! **How.** Over the runs of a side, the ends are the lowest rate that passed and the highest that failed. Of a search in
+//! which no rate passed, the lower end is 0, and the upper one the rate up to which [`FAILED_MIN`] runs failed. The change
 //! lies between the other's lower end over the base's upper one and the reverse. It is *better* or *worse* if the whole
 //! interval and more than the threshold lie on one side, *same* if it is within the threshold, else *open*.
 //!
@@ -26,11 +27,24 @@ pub(super) fn comparisons(groups: &[Group], options: &CompareOptions) -> Vec<Com
     comparisons
 }
 
+/// Fewest failed runs that bound the rate of a search in which none passed: as many as confirm an end.
+const FAILED_MIN: usize = 3;
+
 /// The ends of the interval in which the highest rate of a side lies.
 struct Ends {
     low: f64,
     /// `None` if no rate failed, or if a run is not confirmed.
     high: Option<f64>,
+}
+
+/// Returns the upper end of one search.
+fn high(found: &Found) -> Option<f64> {
+    if found.rate.is_some() {
+        return found.failed_rate.filter(|_| found.confirmed);
+    }
+    let mut failed: Vec<f64> = found.trials.iter().filter(|trial| !trial.passed).map(|trial| trial.rate).collect();
+    failed.sort_by(f64::total_cmp);
+    failed.get(FAILED_MIN - 1).copied()
 }
 
 fn ends(group: &Group, name: &str) -> Option<Ends> {
@@ -42,8 +56,8 @@ fn ends(group: &Group, name: &str) -> Option<Ends> {
             _ => None,
         })
         .collect();
-    let low = searches.iter().map(|search| search.rate).reduce(|a, b| Some(a?.min(b?)))??;
-    let high = searches.iter().map(|search| search.failed_rate.filter(|_| search.confirmed));
+    let low = searches.iter().map(|search| search.rate.unwrap_or(0.0)).reduce(f64::min)?;
+    let high = searches.iter().map(|search| high(search));
     Some(Ends { low, high: high.reduce(|a, b| Some(a?.max(b?))).flatten() })
 }
 
@@ -66,9 +80,9 @@ fn compared(name: &str, (base, other): (&Group, &Group), threshold_pct: f64) -> 
         metric: "rate".to_owned(),
         base: base.low,
         other: other.low,
-        change_pct: Some(pct(other.low, base.low)),
-        change_low_pct: low_pct,
-        change_high_pct: high_pct,
+        change_pct: Some(pct(other.low, base.low)).filter(|pct| pct.is_finite()),
+        change_low_pct: low_pct.filter(|pct| pct.is_finite()),
+        change_high_pct: high_pct.filter(|pct| pct.is_finite()),
         verdict,
         ..Comparison::default()
     })

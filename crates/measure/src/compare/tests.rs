@@ -438,9 +438,28 @@ fn the_ends_of_searches_are_intervals() {
     let rate = &report.comparisons[0];
     assert_eq!((rate.base, rate.verdict), (1000.0, Verdict::Better));
     assert!((rate.change_low_pct.unwrap() - 100.0 * (1065.0 / 1060.0 - 1.0)).abs() < 1e-9, "{rate:?}");
-    // A search that found nothing has no rate.
-    let sides = [vec![source("a.json", &base)], vec![source("b.json", &search(None, Some(10.0), false))]];
-    assert!(compare(&sides, &CompareOptions::default()).unwrap().comparisons.is_empty());
+    // A search in which no rate passed: three runs that failed decide, fewer do not.
+    let none_of = |rates: &[f64]| {
+        let trial = |rate: &f64| json!({"rate": rate, "achieved": rate, "latency_ns": 9e6, "passed": false});
+        let mut found = search(None, rates.last().copied(), false);
+        found["trials"] = rates.iter().map(trial).collect();
+        found
+    };
+    let base = |rate: f64| search(Some(rate), Some(1.015 * rate), true);
+    for (a, b, expect, regression) in [
+        (base(1000.0), none_of(&[80.0, 40.0, 20.0, 10.0]), Verdict::Worse, true),
+        (base(30.0), none_of(&[80.0, 40.0, 20.0, 10.0]), Verdict::Open, false),
+        (base(1000.0), none_of(&[80.0, 40.0]), Verdict::Open, false),
+        (none_of(&[80.0, 40.0, 20.0, 10.0]), base(1000.0), Verdict::Better, false),
+        (none_of(&[80.0, 40.0, 20.0]), none_of(&[80.0, 40.0, 20.0]), Verdict::Open, false),
+    ] {
+        let report = compare(&[vec![source("a.json", &a)], vec![source("b.json", &b)]], &CompareOptions::default());
+        let report = report.unwrap();
+        let [rate] = &report.comparisons[..] else { panic!("{report:#?}") };
+        assert_eq!((rate.verdict, report.regression), (expect, regression), "{a} {b}");
+        assert!([rate.change_low_pct, rate.change_high_pct].into_iter().flatten().all(f64::is_finite), "{rate:?}");
+    }
+    let base = base(1000.0);
     let reads = test(&[steady("reads", 1000, 100)]);
     let error = compare(&[vec![source("a.json", &base)], vec![source("b.json", &reads)]], &CompareOptions::default());
     assert!(error.unwrap_err().to_string().contains("a.json is the result of a search for a rate, b.json of a test"));
