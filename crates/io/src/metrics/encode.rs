@@ -211,6 +211,16 @@ fn of_disks(page: &mut Exposition, programs: &[Named]) {
         });
     }
 
+    let help = "I/O queues of the disk, each of which counts its own waiting.";
+    page.family(&format!("{DISK}queues"), help, Kind::Gauge);
+    for program in programs {
+        program.each_disk(|disk, labels| {
+            if disk.queues > 0 {
+                page.sample(labels, f64::from(disk.queues));
+            }
+        });
+    }
+
     for (name, help, kind, of) in OF_MODELS {
         page.family(&format!("{DISK}{name}"), help, kind);
         for program in programs {
@@ -305,7 +315,9 @@ mod tests {
             ..ClassMetrics::default()
         };
         let model = ModelMetrics { tokens_ns: -1_500_000_000, capacity_scale: 0.5, ..ModelMetrics::default() };
-        let disk = |disk| DiskMetrics { disk, mode: "drain".to_owned(), model: None, classes: vec![class.clone()] };
+        let classes = vec![class];
+        let disk =
+            |disk| DiskMetrics { disk, mode: "drain".to_owned(), queues: 2, model: None, classes: classes.clone() };
         ProgramMetrics {
             program: "p".to_owned(),
             pid,
@@ -327,6 +339,7 @@ mod tests {
             r#"plimsoll_program_refused_jobs_total{program="p",pid="7"} 9"#.to_owned(),
             r#"plimsoll_io_disk_mode{program="p",pid="7",disk="0",mode="drain"} 1"#.to_owned(),
             r#"plimsoll_io_disk_mode{program="p",pid="7",disk="0",mode="depth"} 0"#.to_owned(),
+            r#"plimsoll_io_disk_queues{program="p",pid="7",disk="1"} 2"#.to_owned(),
             r#"plimsoll_io_disk_tokens_seconds{program="p",pid="7",disk="0"} -1.5"#.to_owned(),
             format!("plimsoll_io_queue_total_bytes{{{class}}} 12288"),
             format!("plimsoll_io_queue_total_delay_sec{{{class}}} 2"),

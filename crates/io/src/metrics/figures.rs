@@ -65,6 +65,9 @@ pub struct DiskMetrics {
     pub disk: u16,
     /// Its mode: `scheduled`, `depth` or `drain`.
     pub mode: String,
+    /// Its I/O queues, each of which counts its own waiting; 0 if the program does not say.
+    #[cfg_attr(feature = "control", serde(default))]
+    pub queues: u16,
     /// Figures of its model; null if it has none.
     pub model: Option<ModelMetrics>,
     /// The present classes, in the order of their creation; no groups.
@@ -244,7 +247,8 @@ fn of_disk(number: u16, topology: &Topology, sample: &Sample, table: &[ClassInfo
         Some(of_class(info, view, table))
     });
 
-    Some(DiskMetrics { disk: number, mode: mode.to_owned(), model, classes: classes.collect() })
+    let queues = topology.queue_count(number);
+    Some(DiskMetrics { disk: number, mode: mode.to_owned(), queues, model, classes: classes.collect() })
 }
 
 fn of_class(info: &ClassInfo, view: &ClassView, table: &[ClassInfo]) -> ClassMetrics {
