@@ -444,6 +444,7 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::future::Future;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
@@ -453,7 +454,7 @@ mod tests {
     use plimsoll::{Class, DiskSetup, SimRuntime, Topology};
 
     use super::*;
-    use crate::fetch::Fetched;
+    use crate::fetch::{FetchError, Fetched};
 
     fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
         pin!(future).poll(&mut Context::from_waker(Waker::noop()))
@@ -631,6 +632,42 @@ mod tests {
         assert_eq!(runtime.block_on(0, cache.insert(b"a", &[1; 8192])).unwrap().unwrap(), Inserted::Stored);
         let fetched = runtime.block_on(0, second).unwrap().unwrap();
         assert!(matches!(fetched, Fetched::Hit(block) if block[..] == [1; 8192]));
+    }
+
+    /// Each tried after the others: with an origin that fails after a minute, the tenth waited for ten.
+    #[test]
+    fn readers_that_wait_for_a_fetch_that_fails_try_once_more_together() {
+        let (_runtime, cache) = cache();
+        let mut context = Context::from_waker(Waker::noop());
+        let (fetches, is_down) = (Cell::new(0), Cell::new(false));
+        let fetch = |_| {
+            fetches.set(fetches.get() + 1);
+            std::future::poll_fn(|_| if is_down.get() { Poll::Ready(Err::<Vec<u8>, _>("down")) } else { Poll::Pending })
+        };
+        let mut readers: Vec<_> =
+            (0..10).map(|_| Box::pin(cache.get_or_fetch(b"a", GetOptions::default(), fetch))).collect();
+        // Another type of errors cannot be shared; the reader's own fetch answers.
+        let other = cache.get_or_fetch(b"a", GetOptions::default(), async |_| Ok::<_, String>(vec![2; 8192]));
+        let mut other = Box::pin(other);
+        assert!(readers.iter_mut().all(|reader| reader.as_mut().poll(&mut context).is_pending()));
+        assert!(other.as_mut().poll(&mut context).is_pending());
+
+        // The first attempt is the first reader's; the second is that of all others.
+        for left in [9, 0] {
+            is_down.set(true);
+            let first = readers.remove(0).as_mut().poll(&mut context);
+            assert!(matches!(first, Poll::Ready(Err(_))));
+            is_down.set(left == 0);
+            readers.retain_mut(|reader| match reader.as_mut().poll(&mut context) {
+                Poll::Ready(end) => {
+                    assert!(matches!(end, Err(FetchError::Origin(_))));
+                    false
+                }
+                Poll::Pending => true,
+            });
+            assert_eq!((readers.len(), fetches.get()), (left, 2));
+        }
+        let Poll::Ready(Ok(Fetched::Origin(_))) = other.as_mut().poll(&mut context) else { panic!("its own fetch") };
     }
 
     #[test]

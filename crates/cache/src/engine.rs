@@ -27,13 +27,13 @@ use plimsoll::buffer::BufferPool;
 use crate::admission::Admission;
 use crate::alloc::{Allocator, Geometry, SlabRange};
 use crate::bell::Bell;
-use crate::block::Block;
 use crate::chores::Upkeep;
 use crate::config::CacheConfig;
 use crate::crypt::{Cipher, OVERHEAD_BYTES};
 use crate::disk::CacheDisk;
 use crate::entry::MAX_BLOCK_BYTES;
 use crate::error::CacheError;
+use crate::fetch::Flown;
 use crate::flight::Flights;
 use crate::host::{CacheClasses, HostParts};
 use crate::index::Index;
@@ -146,7 +146,7 @@ pub(crate) struct Engine {
     pub(crate) allocations: AtomicU64,
     /// Keys whose block was found corrupt.
     pub(crate) corrupt: Corrupt,
-    pub(crate) flights: Flights<Block>,
+    pub(crate) flights: Flights<Flown>,
     /// Heads of objects that were read lately.
     pub(crate) heads: Heads,
     /// Problems that opening found, a sentence each.

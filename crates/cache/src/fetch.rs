@@ -10,8 +10,9 @@
 //! class, beside the first call, and the first result wins (priority inheritance). All get the block, and it is
 //! inserted: no reader waits for its write, and until the write has ended, new readers get the block from the flight.
 //! If the key was inserted or removed since the fetch began, the block may be older: it is not inserted (a *lease*
-//! decides), and readers that come after the change do not join the flight. If the leader's fetch fails or its future
-//! is dropped, one follower takes over and fetches itself. A leader checks the index once more before it fetches; if
+//! decides), and readers that come after the change do not join the flight. If the leader's future is dropped, one
+//! follower takes over and fetches itself. If its fetch fails, the leader gets the error; the followers try once more,
+//! together, and get that attempt's error if it fails too. A leader checks the index once more before it fetches; if
 //! the block is cached by now, it gives up the lead and reads the block.
 //!
 //! # Limits
@@ -20,6 +21,9 @@
 //! # Example
 //! A prefetch (10 shares) is fetching a block when a query (1000 shares) misses it. The query's own request starts
 //! beside the first, and both readers have the block when the faster one is back.
+
+use std::any::Any;
+use std::sync::Arc;
 
 use plimsoll::Class;
 
@@ -57,9 +61,12 @@ impl Fetched {
 pub enum FetchError<E> {
     /// The key is impossible, or the cache has been closed.
     Cache(CacheError),
-    /// The origin failed.
-    Origin(E),
+    /// The origin failed. Readers that waited for one fetch share its error.
+    Origin(Arc<E>),
 }
+
+/// The result of a flight. Readers of one key may have errors of different types.
+pub(crate) type Flown = Result<Block, Arc<dyn Any + Send + Sync>>;
 
 impl<E: std::fmt::Display> std::fmt::Display for FetchError<E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -80,7 +87,8 @@ impl BlockCache {
     /// [`BlockCache::get`] finds the block once it is written; this function has it at once.
     ///
     /// # Errors
-    /// The error of `fetch`, or that the key is impossible. A block that the cache has no room for is not an error.
+    /// The error of `fetch`, its own or that of another call with errors of this type; or that the key is impossible. A
+    /// block that the cache has no room for is not an error.
     pub async fn get_or_fetch<E, F>(
         &self,
         key: &[u8],
@@ -88,10 +96,13 @@ impl BlockCache {
         fetch: impl FnMut(Class) -> F,
     ) -> Result<Fetched, FetchError<E>>
     where
+        E: Send + Sync + 'static,
         F: Future<Output = Result<Vec<u8>, E>>,
     {
         let hash = self.engine().hash(key).map_err(FetchError::Cache)?;
         let class = options.class.unwrap_or(self.engine().classes.hit);
+        // With more than one further attempt, the last of many readers would wait for those of all others.
+        let mut is_last_attempt = false;
         loop {
             let reason = match self.look_up(hash, options).await.map_err(FetchError::Cache)? {
                 Lookup::Hit(block) => return Ok(Fetched::Hit(block)),
@@ -100,7 +111,15 @@ impl BlockCache {
             let leader = match self.engine().flights.join(hash, self.ranked(class)) {
                 Joined::Lead(leader) => leader,
                 Joined::Follow(follower) => match follower.await {
-                    Followed::Value(block) => return Ok(Fetched::Shared(block)),
+                    Followed::Value(Ok(block)) => return Ok(Fetched::Shared(block)),
+                    Followed::Value(Err(error)) => match error.downcast() {
+                        Ok(error) if is_last_attempt => return Err(FetchError::Origin(error)),
+                        // An error of another type is none of this caller's.
+                        end => {
+                            is_last_attempt |= end.is_ok();
+                            continue;
+                        }
+                    },
                     Followed::Lead(leader) => leader,
                 },
             };
@@ -119,17 +138,25 @@ impl BlockCache {
     async fn lead<E, F>(
         &self,
         hash: KeyHash,
-        mut leader: Leader<Block>,
+        mut leader: Leader<Flown>,
         options: GetOptions,
         fetch: impl FnMut(Class) -> F,
     ) -> Result<Fetched, FetchError<E>>
     where
+        E: Send + Sync + 'static,
         F: Future<Output = Result<Vec<u8>, E>>,
     {
         let lease = self.engine().lease(hash);
-        let value = race_on_promotion(leader.urgency(), fetch).await.map_err(FetchError::Origin)?;
+        let value = match race_on_promotion(leader.urgency(), fetch).await {
+            Ok(value) => value,
+            Err(error) => {
+                let error = Arc::new(error);
+                leader.publish(Err(Arc::clone(&error) as _));
+                return Err(FetchError::Origin(error));
+            }
+        };
         let block = Block::from_vec(value);
-        leader.publish(block.clone());
+        leader.publish(Ok(block.clone()));
         // A value that cannot be cached (empty, too long, out of date by now) still answers this call.
         self.engine().insert_fetched(lease, &block, options.class, move || drop(leader));
         Ok(Fetched::Origin(block))

@@ -8,8 +8,9 @@
 //! [`Flights`] has a flight for each key that is being fetched. The first to [`Flights::join`] leads: it fetches the
 //! value and hands it to all others with [`Leader::publish`]. The others follow: a [`Follower`] is a future of the
 //! value. Until the leader is dropped, which is when the block is cached, a caller that joins gets the value at once.
-//! If the leader is dropped before it has a value, the follower that has waited longest becomes the leader. A change of
-//! the key *parts* its flight ([`Flights::part`]): the value may be older than the change, so no further caller joins.
+//! (That a fetch failed is a value too.) If the leader is dropped before it has a value, the follower that has waited
+//! longest becomes the leader. A change of the key *parts* its flight ([`Flights::part`]): the value may be older than
+//! the change, so no further caller joins.
 //!
 //! Each flight has the class of the highest rank that ever joined it. [`Leader::urgency`] reports changes of that
 //! class. [`race_on_promotion`] starts the fetch once more in the higher class and takes the first result. Dropping

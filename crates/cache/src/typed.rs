@@ -39,6 +39,7 @@
 //! ```
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use crate::cache::BlockCache;
 use crate::error::CacheError;
@@ -136,6 +137,7 @@ impl<K: Code, V: Code> TypedCache<K, V> {
     /// As [`BlockCache::get_or_fetch`].
     pub async fn get_or_fetch<E, F>(&self, key: &K, mut fetch: impl FnMut() -> F) -> Result<V, FetchError<E>>
     where
+        E: Send + Sync + 'static,
         F: Future<Output = Result<V, E>>,
     {
         let key = encoded(key);
@@ -151,7 +153,7 @@ impl<K: Code, V: Code> TypedCache<K, V> {
 
         // The block is that of another key with this hash, or of an older encoding. The origin has answered, whether
         // the cache takes the value or not.
-        let value = fetch().await.map_err(FetchError::Origin)?;
+        let value = fetch().await.map_err(|error| FetchError::Origin(Arc::new(error)))?;
         let _ = self.cache.insert(&key, &block_of(&key, &value)).await;
         Ok(value)
     }
