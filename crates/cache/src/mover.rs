@@ -40,7 +40,8 @@ const COPIES: usize = 32;
 /// Slabs emptied by one evacuation, as a part of all slabs.
 const EVACUATED_PART: f64 = 0.01;
 
-/// Rebalancing ends when the fill of no two disks differs by more than this part of their capacity.
+/// Rebalancing ends when the fill of no two disks differs by more than this part of their capacity, or when
+/// the emptiest has no room.
 const BALANCED: f64 = 0.05;
 
 /// The blocks to move.
@@ -123,13 +124,19 @@ impl Engine {
 
     async fn carry_out(self: &Arc<Engine>, shard: &Shard, task: Task) {
         let mut cursor = Cursor::default();
-        let mut moved_bytes = 0;
+        let (mut moved_bytes, mut has_room) = (0, true);
         let begin_ns = shard.now_ns();
-        while !cursor.is_done() && !self.bell.is_stopping() {
+        while !cursor.is_done() && has_room && !self.bell.is_stopping() {
             let lot = self.find(&mut cursor, task, moved_bytes);
             for part in lot.chunks(COPIES) {
                 let copies = part.iter().map(|(hash, entry)| self.relocate(shard, *hash, *entry, task));
-                moved_bytes += all(copies).await.into_iter().sum::<u64>();
+                for end in all(copies).await {
+                    moved_bytes += end.unwrap_or(0);
+                    has_room &= end.is_ok();
+                }
+                if !has_room {
+                    break;
+                }
                 if let Some(bytes_per_s) = self.config.move_bytes_per_s {
                     let goes_on = || !self.bell.is_stopping();
                     hold_back(shard, begin_ns, moved_bytes, bytes_per_s, goes_on).await;
@@ -140,9 +147,14 @@ impl Engine {
                 break;
             }
         }
-        if matches!(task, Task::Evacuate) {
+        match task {
             // Emptied slabs are reusable only after a checkpoint. Request one; do not wait for it.
-            drop(self.bell.ring_for_checkpoint());
+            Task::Evacuate => drop(self.bell.ring_for_checkpoint()),
+            // Most of the emptiest disk may be kept for its metadata: further passes would read for ever.
+            Task::Balance { .. } if moved_bytes == 0 && !has_room => {
+                self.upkeep.moves.is_rebalancing.store(false, Relaxed);
+            }
+            Task::Balance { .. } => {}
         }
     }
 
@@ -173,7 +185,16 @@ impl Engine {
     }
 
     /// Moves one block. Returns the bytes moved.
-    async fn relocate(self: &Arc<Engine>, shard: &Shard, hash: KeyHash, entry: Entry, task: Task) -> u64 {
+    ///
+    /// # Errors
+    /// When there is no room for the block, which stays where it is for good.
+    async fn relocate(
+        self: &Arc<Engine>,
+        shard: &Shard,
+        hash: KeyHash,
+        entry: Entry,
+        task: Task,
+    ) -> Result<u64, NoSpace> {
         let class = self.classes.evacuate;
         if let Some((disk, _)) = self.locate(&entry.extent) {
             disk.wait_for_turn(shard, entry.extent.len_bytes.into()).await;
@@ -185,7 +206,7 @@ impl Engine {
                 if self.is_lost(&entry, reason) {
                     self.forget(&hash, &entry);
                 }
-                return 0;
+                return Ok(0);
             }
         };
 
@@ -194,19 +215,25 @@ impl Engine {
             Ok(to) => to,
             Err(why) => {
                 drop(gate);
-                // No room anywhere: evict the block, unless it may stay where it is. The next pass finds it again.
-                let may_stay = matches!(task, Task::Balance { .. }) || why == NoSpace::NotFoundYet;
-                if !may_stay && self.forget(&hash, &entry) {
+                // The next pass may find some.
+                if why == NoSpace::NotFoundYet {
+                    return Ok(0);
+                }
+                if matches!(task, Task::Balance { .. }) {
+                    return Err(why);
+                }
+                // No room anywhere: evict the block.
+                if self.forget(&hash, &entry) {
                     add(&self.counters.evictions, 1);
                     add(&self.counters.evicted_bytes, u64::from(entry.extent.len_bytes));
                 }
-                return 0;
+                return Ok(0);
             }
         };
         let place = self.locate(&to).and_then(|(disk, offset)| Some((disk.begin_change().ok()?, disk, offset)));
         let Some((change, disk, offset)) = place else {
             lock(&self.alloc).free(&to);
-            return 0;
+            return Ok(0);
         };
         drop(gate);
 
@@ -219,11 +246,8 @@ impl Engine {
         };
         disk.submit_write(class, IoKind::EvacuateWrite, (change, offset), buffer, done);
         // Do not wait for a write that hangs: other disks go on. If it ends after all, `done` still moves the block.
-        if in_time(shard, answered).await.is_some_and(|end| end.unwrap_or(false)) {
-            u64::from(entry.extent.len_bytes)
-        } else {
-            0
-        }
+        let is_moved = in_time(shard, answered).await.is_some_and(|end| end.unwrap_or(false));
+        Ok(if is_moved { u64::from(entry.extent.len_bytes) } else { 0 })
     }
 
     fn new_place(&self, entry: &Entry, task: Task) -> Result<Extent, NoSpace> {

@@ -410,6 +410,27 @@ fn a_new_disk_gets_its_part() {
     assert_eq!(life.run(async |cache| hits(cache, 0..6000, 1).await.len()), 6000);
 }
 
+/// A disk of few slabs, of which its metadata need some, is never as full as the others: the mover read the fuller disk
+/// again and again, and found no room each time.
+#[test]
+fn a_small_disk_that_is_full_is_not_filled_for_ever() {
+    let town = Town::new(2, 48 << 20, 7);
+    town.set_len(1, 12 << 20);
+    town.create_of(SLAB_BYTES, &town.disks[..1]);
+    let life = town.try_open_of(&quiet(), &town.disks[..1]).unwrap();
+    life.run(async |cache| {
+        insert(cache, 0..5000, 1).await;
+        cache.add_disk(&town.disks[1], false).await.unwrap();
+        nap(&life, 300).await;
+        let moved = |kind: &str| cache.stats().disks.iter().map(|disk| disk.io[kind].operations).sum::<u64>();
+        let (reads, writes) = (moved("evacuate_read"), moved("evacuate_write"));
+        assert!(writes > 100, "it gets blocks: {writes}");
+        nap(&life, 300).await;
+        assert_eq!((moved("evacuate_read"), moved("evacuate_write")), (reads, writes), "at rest");
+    });
+    life.close();
+}
+
 #[test]
 fn a_disk_that_has_grown_is_used() {
     let town = town(2);
