@@ -161,9 +161,9 @@ pub(super) struct Gone {
 }
 
 /// Opens the disks that `file`, which lies at `path`, names. A disk marked for removal may no longer be a member (the
-/// others do not list it), or may have lost its label (wiped, or overwritten by something else). A blank disk that is
-/// not marked is still to be added: whoever wrote it into the file did not live to see that. Such disks are removed
-/// from `file`, and returned.
+/// others do not list it), or may have lost its label (wiped, or overwritten by something else). A disk that is not
+/// marked, and blank or half added, is still to be added: whoever wrote it into the file did not live to see that. Such
+/// disks are removed from `file`, and returned.
 pub(super) fn open_members<T>(
     path: &Path,
     file: &mut CacheFile,
@@ -177,17 +177,18 @@ pub(super) fn open_members<T>(
         };
 
         let removed = match &error {
-            CacheError::NotAMember { path: disk } | CacheError::NotACache { path: disk, .. } => {
-                file.position(path, disk)
-            }
+            CacheError::NotAMember { path: disk }
+            | CacheError::HalfAdded { path: disk }
+            | CacheError::NotACache { path: disk, .. } => file.position(path, disk),
             _ => None,
         };
-        let is_new = |device: &Device| file.devices.len() > 1 && is_blank(&device.full_path(path));
+        let is_half_added = matches!(error, CacheError::HalfAdded { .. });
+        let is_new = |device: &Device| is_half_added || file.devices.len() > 1 && is_blank(&device.full_path(path));
         let may_go = |device: &Device| device.state == DeviceState::Removing || is_new(device);
         let Some(at) = removed.filter(|at| file.devices.get(*at).is_some_and(may_go)) else {
             return Err(error.into());
         };
-        let is_no_member = matches!(error, CacheError::NotAMember { .. });
+        let is_no_member = is_half_added || matches!(error, CacheError::NotAMember { .. });
         gone.push(Gone { device: file.devices.remove(at), is_no_member });
     }
 }
@@ -216,5 +217,26 @@ impl Target for Session {
 
     fn stats(&self) -> CacheStats {
         self.cache.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The cache did not open until somebody had edited the file.
+    #[test]
+    fn a_device_whose_addition_was_cut_short_is_still_to_be_added() {
+        let path = Path::new("/etc/c.yaml");
+        let device = |name: &str| Device { path: name.into(), ..Device::default() };
+        let mut file = CacheFile { devices: ["a", "b"].map(device).to_vec(), ..CacheFile::default() };
+        let open = |_: &CacheFile, sources: Vec<DiskSource>| match sources.as_slice() {
+            [_, half] => Err(CacheError::HalfAdded { path: half.path.clone() }),
+            rest => Ok(rest.len()),
+        };
+        let (opened, gone) = open_members(path, &mut file, open).unwrap();
+        let gone: Vec<_> = gone.iter().map(|gone| (gone.device.path.as_path(), gone.is_no_member)).collect();
+        assert_eq!((opened, gone), (1, vec![(Path::new("b"), true)]));
+        assert_eq!(file.devices, [device("a")]);
     }
 }

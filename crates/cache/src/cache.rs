@@ -97,8 +97,9 @@ impl BlockCache {
     /// their blocks are lost, and [`BlockCache::findings`] names them.
     ///
     /// # Errors
-    /// When a disk belongs to another cache, is no longer a member, holds foreign data, is used by another process or
-    /// is named twice; when no disk can be used; or when a blank disk is named though none is missing.
+    /// When a disk belongs to another cache, is no longer a member, or its adding was cut short; when it holds foreign
+    /// data, is used by another process or is named twice; when no disk can be used; or when a blank disk is named
+    /// though none is missing.
     pub async fn open(config: CacheConfig, disks: &[DiskSource], host: &HostOptions) -> Result<BlockCache, CacheError> {
         let models: Vec<_> = disks.iter().map(|disk| disk.model.clone()).collect();
         BlockCache::open_on(config, disks, Host::threads(host, &models)?).await
@@ -238,7 +239,8 @@ impl BlockCache {
         self.engine.checkpoint_soon().await.map_err(|error| self.engine.explained(error))
     }
 
-    /// Adds a disk to the cache. Returns its number. The disk must be empty unless `force`.
+    /// Adds a disk to the cache. Returns its number. The disk must be empty unless `force`; one whose addition to this
+    /// cache was cut short counts as empty.
     ///
     /// # Errors
     /// As [`BlockCache::create`], or when it is a disk of the cache already, or the cache has no room for another disk.
@@ -402,10 +404,13 @@ impl Engine {
             let path = disk.as_ref().map(|disk| disk.identity.path.clone()).or(source.map(|(source, _)| source.path));
             let name = path.map_or_else(|| format!("disk {}", member.disk), |path| path.display().to_string());
             let now = disk.map(|disk| disk.why()).filter(|why| !why.is_empty());
-            let why = now.or_else(|| self.roster.loss(member.guid));
-            format!("{name}: {}", why.unwrap_or_else(|| "it is not there".to_owned()))
+            format!("{name}: {}", now.unwrap_or_else(|| self.why_missing(member.guid)))
         };
         CacheError::NoDiskWorks { disks: self.roster.members().into_iter().map(explain).collect() }
+    }
+
+    fn why_missing(&self, guid: u128) -> String {
+        self.roster.loss(guid).unwrap_or_else(|| "it is not there".to_owned())
     }
 
     fn disk_stats(&self) -> Vec<DiskStats> {
@@ -423,7 +428,7 @@ impl Engine {
                 guid: format!("{:032x}", member.guid),
                 path: disk.as_ref().map_or_else(String::new, |disk| disk.identity.path.display().to_string()),
                 health,
-                why: disk.as_ref().map_or_else(|| "it is not there".to_owned(), |disk| disk.why()),
+                why: disk.as_ref().map_or_else(|| self.why_missing(member.guid), |disk| disk.why()),
                 capacity_bytes: u64::from(slabs) * slab_bytes,
                 allocated_bytes,
                 metadata_bytes: u64::from(alloc.metadata_slabs(number)) * slab_bytes,

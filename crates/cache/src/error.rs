@@ -69,6 +69,12 @@ pub enum CacheError {
         /// The disk.
         path: PathBuf,
     },
+    /// The disk was being added to the cache when that ended, and never joined it. It holds nothing, and can be added as
+    /// it is.
+    HalfAdded {
+        /// The disk.
+        path: PathBuf,
+    },
     /// The same disk was named twice, or is one of the cache already.
     Twice {
         /// The path by which it was named the second time.
@@ -201,6 +207,11 @@ impl std::fmt::Display for CacheError {
             CacheError::NotAMember { path } => write!(
                 f,
                 "{}: it is no member of this cache (any more, or not yet); take it out of the list, or add it with --destructive",
+                path.display()
+            ),
+            CacheError::HalfAdded { path } => write!(
+                f,
+                "{}: a crash has cut its addition to this cache short; take it out of the list, and add it again",
                 path.display()
             ),
             CacheError::Twice { path, first } => {

@@ -121,8 +121,12 @@ async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) -> Option<Closing> {
         if is_stopping {
             debug_assert_eq!(engine.find_leak(), None, "the allocator and the index disagree");
             engine.end_writes();
-            let closer = closer.filter(|closer| !closer.is_canceled())?;
-            return Some((closer, engine.settle(shard).await));
+            let closing = match closer.filter(|closer| !closer.is_canceled()) {
+                Some(closer) => Some((closer, engine.settle(shard).await)),
+                None => None,
+            };
+            engine.let_disks_go();
+            return closing;
         }
     }
 }
@@ -224,6 +228,18 @@ impl Engine {
             disk.part();
             drop(closed);
             disk.give_up_all_writes();
+        }
+    }
+
+    /// Gives up the disks, and with them their locks, although other tasks may hold the engine: one that sleeps holds no
+    /// disk.
+    fn let_disks_go(&self) {
+        for disk in self.all_disks() {
+            let why = disk.why();
+            if !why.is_empty() {
+                self.roster.note_loss(disk.identity.guid, why);
+            }
+            self.set_disk(disk.identity.number, None);
         }
     }
 

@@ -33,7 +33,7 @@ use plimsoll::{Shard, SharedFile};
 use crate::config::DiskSource;
 use crate::entry::MIN_SLAB_BYTES;
 use crate::error::CacheError;
-use crate::format::SlotError;
+use crate::format::{RangeRecord, SlotError, Superblock};
 use crate::held::DiskFile;
 use crate::host::HostParts;
 use crate::race::{DEADLINE, all, in_time};
@@ -273,11 +273,16 @@ fn take_lock(path: &Path, not: Excluded<'_>, seen: &OnceLock<DeviceId>) -> Resul
     Ok((file, device))
 }
 
-/// Checks that a device holds no data.
+/// Checks that a device holds no data, or only a superblock for which `is_unused` is true.
 ///
 /// # Errors
 /// [`CacheError::NotEmpty`], [`CacheError::TooSmall`] if it has no room for a label, or when it cannot be read.
-pub(crate) async fn check_empty(host: &HostParts, shard: &Shard, prepared: &Prepared) -> Result<(), CacheError> {
+pub(crate) async fn check_empty(
+    host: &HostParts,
+    shard: &Shard,
+    prepared: &Prepared,
+    is_unused: impl Fn(&Superblock) -> bool,
+) -> Result<(), CacheError> {
     let path = prepared.source.path.clone();
     let failed = |error| CacheError::Io { path: path.clone(), what: "cannot read it", error };
     let from = Source { shard, file: &prepared.file, class: host.classes.checkpoint };
@@ -287,6 +292,7 @@ pub(crate) async fn check_empty(host: &HostParts, shard: &Shard, prepared: &Prep
     }
 
     let what = match recover::read_superblock(from).await {
+        Ok(Label::Ours(found)) if is_unused(&found.block) => return Ok(()),
         Ok(Label::Ours(found)) => Some(format!("it is a disk of cache {:032x}", found.block.cache_guid)),
         Ok(Label::Not(SlotError::Empty)) => None,
         Ok(Label::Not(SlotError::Foreign)) => Some("it holds data that is not a cache's".to_owned()),
@@ -308,6 +314,19 @@ pub(crate) async fn check_empty(host: &HostParts, shard: &Shard, prepared: &Prep
         }
     }
     Ok(())
+}
+
+/// Checks that a device has room for the slabs that its superblock names, and sectors not larger than the cache's.
+///
+/// # Errors
+/// [`CacheError::Shrunk`], or [`CacheError::SectorSize`].
+pub(crate) fn check_fit(prepared: &Prepared, block: &Superblock) -> Result<(), CacheError> {
+    let end_of = |range: &RangeRecord| range.offset_bytes + u64::from(range.count) * u64::from(block.slab_bytes);
+    let (has_bytes, needs_bytes) = (prepared.info.len_bytes, block.ranges.iter().map(end_of).max().unwrap_or(0));
+    if has_bytes < needs_bytes {
+        return Err(CacheError::Shrunk { path: prepared.source.path.clone(), has_bytes, needs_bytes });
+    }
+    check_sectors(prepared, block.sector_bytes)
 }
 
 /// Checks that a device's sectors are not larger than the cache's.

@@ -20,14 +20,14 @@
 //! then.
 //!
 //! # Limits
-//! A disk that returns larger or smaller keeps the slabs it had. Slab and disk numbers are not reused. A disk that
+//! A disk that returns larger keeps the slabs it had; one that is too short for them stays out. Slab and disk numbers are not reused. A disk that
 //! takes no writes is removed while the cache runs; if the cache ends before that is done and the disk is there and
 //! sound at the next opening, it restarts empty, and must be removed again.
 //!
 //! # Example
 //! A crash between an added disk's superblock and the checkpoint that lists it: only the disk itself says that it is a
-//! member. An opening that names it is refused (`NotAMember`), one without it is not; adding it again takes
-//! `--destructive`.
+//! member, one that is away. An opening that names it is refused (`HalfAdded`), one without it is not, and the disk can
+//! be added again as it is.
 
 use std::io;
 use std::path::Path;
@@ -41,7 +41,7 @@ use crate::config::DiskSource;
 use crate::disk::{CacheDisk, DiskIdentity};
 use crate::engine::Engine;
 use crate::error::CacheError;
-use crate::format::{self, Member, MemberState, Record};
+use crate::format::{self, Member, MemberState, Record, Superblock};
 use crate::label::{self, Excluded, Prepared};
 use crate::race::all;
 use crate::random::random_u128;
@@ -98,7 +98,12 @@ impl Engine {
         let not = Excluded { own: &self.own_files(), held: &self.held_files() };
         let prepared = label::prepare(&self.host, shard, source, slot, not).await?;
         if !force {
-            label::check_empty(&self.host, shard, &prepared).await?;
+            let is_ours = |found: &Superblock| {
+                found.cache_guid == self.identity.guid
+                    && found.is_half_added()
+                    && self.roster.find(found.disk_guid).is_none()
+            };
+            label::check_empty(&self.host, shard, &prepared, is_ours).await?;
         }
 
         let geometry = self.identity.geometry;
@@ -162,7 +167,8 @@ impl Engine {
     }
 
     /// Writes a new disk's superblock before other disks list it. Returns whether it is durable. It carries the
-    /// previous generation, so after a crash the others' list of members wins.
+    /// previous generation, so after a crash the others' list of members wins. It lists the disk as away, as no
+    /// checkpoint's does.
     async fn label_new(self: &Arc<Engine>, shard: &Shard, disk: &Arc<CacheDisk>) -> bool {
         let generation = self.upkeep.numbers.last().saturating_sub(1);
         let head = {
@@ -171,13 +177,11 @@ impl Engine {
             log.cut(&commit, &mut || self.metadata_slab(disk.identity.number));
             log.heads().1
         };
-        if !self.write_log_and_flush(shard, disk).await {
-            return false;
-        }
         let mut block = self.superblock(disk, generation, None, head);
         let DiskIdentity { number, guid, .. } = disk.identity;
-        block.members.push(Member { disk: number, guid, state: MemberState::Active });
-        self.commit(shard, disk, &block).await
+        block.members.push(Member { disk: number, guid, state: MemberState::Away });
+        // The superblock first: a log without it would be foreign data.
+        self.commit(shard, disk, &block).await && self.write_log_and_flush(shard, disk).await
     }
 
     /// Uses the space by which a disk has grown. Returns the bytes gained.
@@ -223,6 +227,8 @@ impl Engine {
     /// # Errors
     /// When the cache has no such disk, or it is the last one that takes writes.
     pub(crate) fn remove_disk(&self, path: &Path) -> Result<u64, CacheError> {
+        // One at a time: of two at once, each would take the other's disk for one that stays.
+        let closed = write(&self.gate);
         let disk = self.disk_at(path).ok_or_else(|| CacheError::UnknownDisk { path: path.to_owned() })?;
         let others = self.all_disks().into_iter().filter(|other| other.identity.number != disk.identity.number);
         if others.filter(|other| other.takes_writes()).count() == 0 {
@@ -233,6 +239,7 @@ impl Engine {
         alloc.set_writable(disk.identity.number, false);
         let bytes = alloc.allocated_bytes(disk.identity.number);
         drop(alloc);
+        drop(closed);
         self.bell.ring_for_change();
         Ok(bytes)
     }
@@ -344,6 +351,8 @@ impl Engine {
         if label.block.cache_guid != self.identity.guid || wanted.is_some_and(|wanted| wanted.guid != guid) {
             return Ok(());
         }
+        label::check_fit(&prepared, &label.block)
+            .inspect_err(|error| self.roster.note_loss(guid, error.to_string()))?;
         if label.block.generation > self.upkeep.numbers.last() {
             // Its number was not known at opening. After a crash now it would win against the other disks.
             self.upkeep.numbers.begin_after(label.block.generation);

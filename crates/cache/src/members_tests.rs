@@ -12,7 +12,7 @@ use crate::config::{CacheConfig, CreateOptions};
 use crate::host::{Host, HostOptions};
 use crate::insert::Inserted;
 use crate::lookup::Lookup;
-use crate::stats::DiskHealth;
+use crate::stats::{DiskHealth, DiskStats};
 
 #[path = "../../skip.rs"]
 mod skip;
@@ -112,7 +112,11 @@ impl Growing {
     }
 
     fn open(&self) -> BlockCache {
-        self.run(BlockCache::open_on(CacheConfig::default(), &self.disks, self.host())).unwrap()
+        self.open_with(CacheConfig::default())
+    }
+
+    fn open_with(&self, config: CacheConfig) -> BlockCache {
+        self.run(BlockCache::open_on(config, &self.disks, self.host())).unwrap()
     }
 
     fn set_len(&self, disk: usize, bytes: u64) {
@@ -167,4 +171,61 @@ fn an_expansion_that_no_superblock_can_tell_is_refused() {
     assert_eq!(cache.findings(), Vec::<String>::new());
     assert!(matches!(growing.run(cache.get(b"key")).unwrap(), Lookup::Hit(_)));
     growing.run(cache.close()).unwrap();
+}
+
+/// Both passed the check, and the cache was left without a disk that takes writes.
+#[test]
+fn of_two_disks_that_are_removed_at_once_one_stays() {
+    let growing = Growing::new(&["a", "b"]);
+    let cache = growing.open();
+    let (engine, disks) = (cache.engine(), cache.engine().all_disks());
+    let removed = std::thread::scope(|scope| {
+        // Neither is marked before both have begun.
+        let begin = |path: &'static str| scope.spawn(move || engine.remove_disk(path.as_ref()).is_ok());
+        let both = disks[0].judge(|_| {
+            disks[1].judge(|_| {
+                let both = ["a", "b"].map(begin);
+                std::thread::sleep(Duration::from_millis(100));
+                both
+            })
+        });
+        both.map(|thread| thread.join().unwrap())
+    });
+    assert!(removed.contains(&false), "both are removed");
+    drop(disks);
+    growing.run(cache.close()).unwrap();
+}
+
+/// It was taken back with all the slabs that it had, those behind its end too.
+#[test]
+fn a_disk_that_returns_shorter_is_not_taken_back() {
+    let growing = Growing::new(&["a", "b"]);
+    let cache = growing.open();
+    let nap = || growing.run(growing.runtime.shard(0).clone().sleep(Duration::from_secs(30)));
+    let disk = || cache.stats().disks[1].clone();
+    growing.set_len(1, 24 * MIB);
+    cache.engine().disk(1).unwrap().judge(|health| health.set_failed("the test says so".to_owned()));
+    nap();
+    let DiskStats { health, why, .. } = disk();
+    assert!(health == DiskHealth::Missing && why.contains("give it its size back"), "{health:?}: {why}");
+    growing.set_len(1, 32 * MIB);
+    nap();
+    assert_eq!((disk().health, disk().why), (DiskHealth::Healthy, String::new()));
+    growing.run(cache.close()).unwrap();
+}
+
+/// The mover sleeps to keep to its rate, and kept the cache, and with it the locks of its disks, for up to a second.
+#[test]
+fn a_cache_that_is_closed_has_no_disks_though_its_mover_sleeps() {
+    let growing = Growing::new(&["a", "b"]);
+    let cache = growing.open_with(CacheConfig { move_bytes_per_s: Some(1 << 20), ..CacheConfig::default() });
+    for key in 0..200_u32 {
+        assert_eq!(growing.run(cache.insert(&key.to_le_bytes(), &[1; 65_536])).unwrap(), Inserted::Stored);
+    }
+    cache.remove_disk("a".as_ref()).unwrap();
+    growing.run(growing.runtime.shard(0).clone().sleep(Duration::from_millis(1500)));
+    let disks: Vec<_> = cache.engine().all_disks().iter().map(Arc::downgrade).collect();
+    assert!(cache.stats().moves > 0 && cache.stats().disks[0].to_move_bytes > 0);
+    growing.run(cache.close()).unwrap();
+    assert!(disks.iter().all(|disk| disk.upgrade().is_none()), "something holds a disk, and with it its lock");
 }

@@ -49,7 +49,7 @@ use crate::disk::DiskIdentity;
 use crate::engine::{CacheIdentity, Engine};
 use crate::entry::{Entry, MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabId};
 use crate::error::CacheError;
-use crate::format::{Member, MemberState, RangeRecord, Record, SlotError, Superblock};
+use crate::format::{Member, MemberState, Record, SlotError, Superblock};
 use crate::host::HostParts;
 use crate::index::{Cursor, Verdict};
 use crate::key::KeyHash;
@@ -100,7 +100,7 @@ pub(crate) async fn make(
     for device in &devices {
         // Check all disks before writing to any.
         if !options.force {
-            label::check_empty(host, shard, device).await?;
+            label::check_empty(host, shard, device, |_| false).await?;
         }
         counts.push(label::slabs_that_fit(device, slab_bytes)?);
     }
@@ -288,14 +288,7 @@ async fn read_labels(
             return Err(CacheError::OtherCache { path, found, expected });
         }
 
-        let has_bytes = device.info.len_bytes;
-        let needs_bytes = block.ranges.iter().map(|range| end_of(range, block.slab_bytes)).max().unwrap_or(0);
-        if has_bytes < needs_bytes {
-            absent.push(CacheError::Shrunk { path, has_bytes, needs_bytes });
-            continue;
-        }
-
-        if let Err(error) = label::check_sectors(&device, block.sector_bytes) {
+        if let Err(error) = label::check_fit(&device, &block) {
             absent.push(error);
             continue;
         }
@@ -316,7 +309,9 @@ fn check_members(labelled: &[Labelled], newest: &Superblock, absent: &mut Vec<Ca
         |member: &Member, disk: &Labelled| (member.guid, member.disk) == (disk.block.disk_guid, disk.block.disk);
     let is_member = |disk: &&Labelled| newest.members.iter().any(|member| is_it(member, disk));
     if let Some(stranger) = labelled.iter().find(|disk| !is_member(disk)) {
-        return Err(CacheError::NotAMember { path: stranger.device.source.path.clone() });
+        let path = stranger.device.source.path.clone();
+        let is_half_added = stranger.block.is_half_added();
+        return Err(if is_half_added { CacheError::HalfAdded { path } } else { CacheError::NotAMember { path } });
     }
     let is_blank = |error: &CacheError| matches!(error, CacheError::NotACache { .. });
     match absent.iter().position(is_blank) {
@@ -349,10 +344,6 @@ fn absences(absent: &[CacheError], missing: &[Member]) -> Vec<String> {
 
 fn without(disk: u16, guid: u128, why: &dyn std::fmt::Display) -> String {
     format!("the cache is opened without disk {disk} ({guid:032x}) and its blocks: {why}")
-}
-
-fn end_of(range: &RangeRecord, slab_bytes: u32) -> u64 {
-    range.offset_bytes + u64::from(range.count) * u64::from(slab_bytes)
 }
 
 fn check_key(config: &CacheConfig, block: &Superblock) -> Result<(), CacheError> {

@@ -129,7 +129,7 @@ pub(crate) enum MemberState {
     Active,
     /// Its blocks are being moved away.
     Removing,
-    /// It was absent at the last checkpoint.
+    /// It was absent at the last checkpoint. In its own superblock: it is being added.
     Away,
 }
 
@@ -211,6 +211,11 @@ impl fmt::Display for EncodeError {
 impl std::error::Error for EncodeError {}
 
 impl Superblock {
+    /// Returns whether no checkpoint has listed the disk yet: it was being added.
+    pub(crate) fn is_half_added(&self) -> bool {
+        self.members.iter().any(|member| member.guid == self.disk_guid && member.state == MemberState::Away)
+    }
+
     /// Checks that the superblock does not contradict itself, both before it is written and after it was read.
     fn check(&self) -> Result<(), &'static str> {
         if !self.slab_bytes.is_power_of_two() || !(MIN_SLAB_BYTES..=MAX_SLAB_BYTES).contains(&self.slab_bytes) {

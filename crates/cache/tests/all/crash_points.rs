@@ -256,10 +256,16 @@ fn a_disk_that_is_being_added_is_there_or_it_is_not() {
         cache.add_disk(&third, false).await.unwrap();
     };
     let points = at_every_point(begin, work, |town, is_done, what| {
-        // If the addition did not complete, an opening that names the new disk is told that it is no member.
+        // If the addition did not complete, an opening that names the new disk is told so, and the disk can be added
+        // as it is.
         match town.try_open_of(&quiet(), &town.disks) {
             Ok(life) => life.close(),
-            Err(CacheError::NotACache { .. } | CacheError::NotAMember { .. }) if !is_done => {}
+            Err(CacheError::NotACache { .. } | CacheError::HalfAdded { .. }) if !is_done => {
+                let life = town.try_open_of(&quiet(), &town.disks[..2]).unwrap();
+                life.run(async |cache| cache.add_disk(&third, false).await.unwrap());
+                life.close();
+                return check(town, &town.disks, is_done, what);
+            }
             Err(error) => panic!("{what}: {error}"),
         }
         check(town, &town.disks[..2], is_done, what);
