@@ -11,6 +11,9 @@
 //! until the client has read it; if the budget is spent, the command waits. A client that reads nothing for
 //! [`PATIENCE`] is disconnected, so that it does not hold up the others.
 //!
+//! While memory or level 0 fills, writes are delayed ([`crate::controllers`]): each batch, and in a long one each
+//! [`DELAYED_BYTES`].
+//!
 //! # Limits
 //! Only the commands of [`COMMANDS`]; only GET of CONFIG. SET takes no options. A read may see a write of another
 //! connection that is not durable yet.
@@ -37,6 +40,10 @@ use crate::scans::{LIFETIME, Scans, matches};
 pub const OUTPUT_BYTES: usize = 64 << 10;
 /// Longest time in which a client reads nothing of a reply.
 pub const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a pipeline's writes that one delay is for: with writes as long as this, the longest delay is long enough.
+pub const DELAYED_BYTES: usize = 16 << 10;
+/// Fewest bytes that a write counts as: a short row takes about as much memory.
+const ROW_MIN_BYTES: usize = 64;
 /// Time that a scan has to begin on a full disk. Below the reserve there is mostly space for the flush that it needs.
 const SCAN_PATIENCE: Duration = Duration::from_secs(5);
 /// Most keys that a step of a scan reads.
@@ -110,13 +117,24 @@ pub struct Session<W> {
     owner: u64,
     /// Memory taken for the value in the output.
     taken: Option<OwnedSemaphorePermit>,
+    /// Bytes of further writes that the last delay is for.
+    delayed_bytes: usize,
 }
 
 impl<W: AsyncWrite + Unpin> Session<W> {
     /// Returns the session of a connection whose replies go to `writer`.
     pub fn new(service: Arc<Service>, writer: W, shared: Shared) -> Session<W> {
         let owner = shared.scans.owner();
-        Session { service, writer, output: Vec::new(), unacknowledged: None, shared, owner, taken: None }
+        Session {
+            service,
+            writer,
+            output: Vec::new(),
+            unacknowledged: None,
+            shared,
+            owner,
+            taken: None,
+            delayed_bytes: 0,
+        }
     }
 
     /// Runs the command whose words are `arguments`, and appends its reply to the output.
@@ -186,6 +204,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
     /// The connection failed. If writes did not become durable, the client gets an error in place of all replies that
     /// were not sent yet, and the connection must be closed.
     pub async fn flush(&mut self) -> io::Result<()> {
+        self.delayed_bytes = 0;
         if let Some(handle) = self.unacknowledged.take()
             && let Err(error) = handle.await_durable().await
         {
@@ -293,6 +312,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             return;
         }
 
+        self.delay_write(key.len() + value.len()).await;
         match self.or_full(self.service.database.set(key, value)).await {
             Ok(handle) => {
                 self.unacknowledged = Some(handle);
@@ -300,6 +320,18 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             }
             Err(message) => self.error(&message),
         }
+    }
+
+    /// Waits before a write of `len_bytes`, unless the last delay is for this one too.
+    async fn delay_write(&mut self, len_bytes: usize) {
+        let len_bytes = len_bytes.max(ROW_MIN_BYTES);
+        if self.delayed_bytes < len_bytes {
+            if let Some(delay) = self.service.database.write_delay() {
+                tokio::time::sleep(delay).await;
+            }
+            self.delayed_bytes = DELAYED_BYTES;
+        }
+        self.delayed_bytes = self.delayed_bytes.saturating_sub(len_bytes);
     }
 
     /// Waits for `write`. Returns the error for the client if it failed, or waits for memory that the disk has no space to
@@ -331,16 +363,15 @@ impl<W: AsyncWrite + Unpin> Session<W> {
 
         let mut deleted = 0;
         for key in keys {
-            match self.service.database.get(key).await {
-                Ok(None) => continue,
-                Ok(Some(_)) => {}
-                Err(error) => return self.failed(&error),
-            }
-            match self.or_full(self.service.database.delete(key)).await {
-                Ok(handle) => self.unacknowledged = Some(handle),
+            self.delay_write(key.len()).await;
+            match self.or_full(self.service.database.remove(key)).await {
+                Ok(Some(handle)) => {
+                    self.unacknowledged = Some(handle);
+                    deleted += 1;
+                }
+                Ok(None) => {}
                 Err(message) => return self.error(&message),
             }
-            deleted += 1;
         }
 
         self.reply(Reply::Integer(deleted));
@@ -507,6 +538,68 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     use super::*;
+    use crate::database::{DatabaseOptions, MEMORY_MIN_BYTES};
+
+    /// Returns a service on a database in `directory`.
+    async fn service(directory: &std::path::Path) -> Arc<Service> {
+        let options = DatabaseOptions { memory_bytes: MEMORY_MIN_BYTES, ..DatabaseOptions::new(directory) };
+        Arc::new(Service {
+            database: Database::open(&options).await.unwrap(),
+            limits: Limits { key_max_bytes: 1 << 10, value_max_bytes: 1 << 20 },
+            connections_max: 10,
+            started: Instant::now(),
+            connections: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns a session whose replies collect in memory.
+    fn session(service: &Arc<Service>) -> Session<io::Cursor<Vec<u8>>> {
+        Session::new(Arc::clone(service), io::Cursor::default(), Shared::of(service.database.memory()))
+    }
+
+    async fn close(service: Arc<Service>) {
+        Arc::into_inner(service).unwrap().database.close().await.unwrap();
+    }
+
+    /// Each saw the value before the other had deleted it, and both counted it.
+    #[tokio::test]
+    async fn of_two_that_delete_a_key_one_counts_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let service = service(directory.path()).await;
+        let [mut first, mut second] = [session(&service), session(&service)];
+        first.execute(&[b"SET", b"ship", b"ahoy"]).await.unwrap();
+        first.flush().await.unwrap();
+
+        let delete: &[&[u8]] = &[b"DEL", b"ship", b"ship"];
+        let (one, other) = tokio::join!(first.execute(delete), second.execute(delete));
+        assert!(one.is_ok() && other.is_ok());
+        let mut replies = [&first.output, &second.output].map(|output| String::from_utf8(output.clone()).unwrap());
+        replies.sort();
+        assert_eq!(replies, [":0\r\n", ":1\r\n"]);
+        drop((first, second));
+        close(service).await;
+    }
+
+    /// Each of them was delayed, however short: a thousand of a few bytes took five minutes.
+    #[tokio::test]
+    async fn writes_of_a_pipeline_are_delayed_by_their_bytes() {
+        let directory = tempfile::tempdir().unwrap();
+        let service = service(directory.path()).await;
+        let mut session = session(&service);
+        service.database.set_write_delay(Duration::from_millis(100));
+        let begun = Instant::now();
+        for number in 0..300 {
+            session.execute(&[b"SET", number.to_string().as_bytes(), b"ahoy"]).await.unwrap();
+        }
+        session.flush().await.unwrap();
+        // 19,200 bytes: two delays, not thirty seconds of them.
+        let took = begun.elapsed();
+        assert!((Duration::from_millis(200)..Duration::from_secs(20)).contains(&took), "{took:?}");
+        drop(session);
+        close(service).await;
+    }
 
     #[tokio::test]
     async fn a_client_that_reads_nothing_is_given_up() {

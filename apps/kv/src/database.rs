@@ -18,8 +18,8 @@
 //! `Database::open(&DatabaseOptions::new("/var/lib/kv"))`, then `set`, `get`, `close`.
 
 use std::fs::{File, TryLockError};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,6 +64,8 @@ pub const L0_FILES_MAX: usize = 16;
 /// Fewest keys of a file that has a filter: 1, so every file has one. Without filters, each read would search every
 /// file of few large values.
 const FILTER_KEYS_MIN: u32 = 1;
+/// Locks of removals: two keys seldom have the same.
+const REMOVAL_LOCKS: usize = 64;
 /// Shortest delay of a write: the resolution of the runtime's timers.
 const DELAY_MIN: Duration = Duration::from_millis(1);
 /// Longest file of the commit log in bytes. With little memory, a file is as long as a memory table.
@@ -166,6 +168,8 @@ pub struct Database {
     memory: MemoryPlan,
     space: SpaceGate,
     write_delay_ns: AtomicU64,
+    /// By the hash of the key. A removal that looks while another has not yet deleted would count the key, too.
+    removals: [tokio::sync::Mutex<()>; REMOVAL_LOCKS],
     claim: Claim,
     _locks: Vec<File>,
 }
@@ -247,8 +251,19 @@ impl Database {
 
         let space = SpaceGate::watch(directories(options), 2 * memory.unflushed_bytes)
             .map_err(|error| Failure::machine("cannot watch the free space", error))?;
-        let write_delay_ns = AtomicU64::new(0);
-        Ok(Database { engine, classes, db, store, recorder, memory, space, write_delay_ns, claim, _locks: locks })
+        Ok(Database {
+            engine,
+            classes,
+            db,
+            store,
+            recorder,
+            memory,
+            space,
+            write_delay_ns: AtomicU64::new(0),
+            removals: std::array::from_fn(|_| tokio::sync::Mutex::default()),
+            claim,
+            _locks: locks,
+        })
     }
 
     /// Returns the value of `key`.
@@ -264,16 +279,18 @@ impl Database {
     /// # Errors
     /// The database's error.
     pub async fn set(&self, key: &[u8], value: &[u8]) -> Result<WriteHandle, Error> {
-        let delay = Duration::from_nanos(self.write_delay_ns.load(Ordering::Relaxed));
-        if delay >= DELAY_MIN {
-            tokio::time::sleep(delay).await;
-        }
         self.db.put(key, value).await
     }
 
-    /// Delays each further write by `delay`. Less than 1 ms counts as no delay.
+    /// Sets the time by which clients' writes are to be delayed from now on. Less than 1 ms counts as no delay.
     pub fn set_write_delay(&self, delay: Duration) {
         self.write_delay_ns.store(delay.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Returns the time by which a client's write is to be delayed now, if at all.
+    #[must_use]
+    pub fn write_delay(&self) -> Option<Duration> {
+        Some(Duration::from_nanos(self.write_delay_ns.load(Ordering::Relaxed))).filter(|delay| *delay >= DELAY_MIN)
     }
 
     /// Deletes `key`, which must not be empty. The handle reports when the deletion is durable.
@@ -282,6 +299,21 @@ impl Database {
     /// The database's error.
     pub async fn delete(&self, key: &[u8]) -> Result<WriteHandle, Error> {
         self.db.delete(key).await
+    }
+
+    /// Deletes `key` if it has a value. The handle reports when the deletion is durable; `None` if there was none. Of
+    /// several calls at once, one deletes.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn remove(&self, key: &[u8]) -> Result<Option<WriteHandle>, Error> {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        let _alone = self.removals[hasher.finish() as usize % REMOVAL_LOCKS].lock().await;
+        match self.db.get(key).await? {
+            Some(_) => self.db.delete(key).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Writes `batch` as a whole. The handle reports when it is durable.

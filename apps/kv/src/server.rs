@@ -10,7 +10,7 @@
 //! read.
 //!
 //! # Limits
-//! An idle connection stays open. The memory of a large request is returned once it is answered.
+//! An idle connection stays open as long as its client's machine answers. The memory of a large request is returned once it is answered.
 //!
 //! # Example
 //! `serve_connections(listener, service, stop)` returns when all connections have ended.
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
@@ -36,6 +37,11 @@ pub const BUFFER_BYTES: usize = 64 << 10;
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that a client has to read the last reply before the connection is closed.
 const LINGER: Duration = Duration::from_millis(500);
+/// Time without traffic after which the kernel asks whether the client's machine is still there, as in Redis.
+const KEEP_ALIVE: Duration = Duration::from_secs(300);
+/// Questions without an answer after which it closes the connection, and the time between two.
+const QUESTIONS: u32 = 3;
+const QUESTION_INTERVAL: Duration = Duration::from_secs(100);
 /// Pause after a failed accept; most failures are a lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
@@ -88,6 +94,14 @@ async fn refuse(mut stream: TcpStream) {
     let _ = stream.shutdown().await;
 }
 
+/// Has the kernel close the connection if the client's machine is gone without a word: it would keep its place for ever.
+fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
+    sockopt::set_tcp_keepidle(stream, KEEP_ALIVE)?;
+    sockopt::set_tcp_keepintvl(stream, QUESTION_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, QUESTIONS)?;
+    sockopt::set_socket_keepalive(stream, true)
+}
+
 struct Connection {
     reader: OwnedReadHalf,
     session: Session<tokio::net::tcp::OwnedWriteHalf>,
@@ -103,6 +117,7 @@ impl Connection {
     fn new(stream: TcpStream, service: Arc<Service>, shared: Shared) -> Connection {
         // Replies are sent whole, so Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
+        let _ = keep_alive(&stream);
         let (reader, writer) = stream.into_split();
         let budget = shared.requests.clone();
         let session = Session::new(Arc::clone(&service), writer, shared);
@@ -194,5 +209,23 @@ impl Connection {
 
         self.buffer.reserve_exact(least_bytes.saturating_sub(self.buffer.len()).max(1));
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_whose_machine_is_gone_does_not_keep_its_place() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        assert!(!sockopt::socket_keepalive(&stream).unwrap());
+        keep_alive(&stream).unwrap();
+        let seen = (sockopt::socket_keepalive(&stream), sockopt::tcp_keepidle(&stream), sockopt::tcp_keepcnt(&stream));
+        assert_eq!(seen, (Ok(true), Ok(KEEP_ALIVE), Ok(QUESTIONS)));
     }
 }
