@@ -5,7 +5,8 @@
 //!
 //! # How it works
 //! Two clients query the program's own control socket: one at both ends of each phase, so that its percentiles are
-//! those of the phase, and one every half second. Latencies of the load's clients come from their tallies.
+//! those of the phase, and one every half second. Latencies of the load's clients come from their tallies; operations
+//! that are under way at the end of a phase count in its last half second, and so do those that are due and wait.
 //!
 //! # Limits
 //! A query takes up to 200 ms while the shard is busy.
@@ -108,7 +109,9 @@ pub struct LoadFigures {
     pub name: &'static str,
     /// Operations per second.
     pub per_s: f64,
-    /// Latencies and errors.
+    /// Operations that were due at the end of the period and had not begun.
+    pub overdue: u64,
+    /// Latencies and errors. Of operations that had not begun, the latency is the time for which they had waited.
     pub part: Part,
 }
 
@@ -244,7 +247,7 @@ pub(crate) mod tests {
             from_s: 0.0,
             length: Duration::from_secs(1),
             classes: Vec::new(),
-            loads: vec![LoadFigures { name: "reads", per_s: 1.0, part }],
+            loads: vec![LoadFigures { name: "reads", per_s: 1.0, overdue: 0, part }],
             cpus: 0.0,
             other_cpus: 0.0,
             note: None,
@@ -270,7 +273,7 @@ pub(crate) mod tests {
                 ..40.2 => 6,
                 _ => 90,
             });
-            let loads = vec![LoadFigures { name: "reads", per_s: 2.0, part }];
+            let loads = vec![LoadFigures { name: "reads", per_s: 2.0, overdue: 0, part }];
             Sample { at_s, classes: Vec::new(), loads, hits: None, backlog: Backlog::default(), stalls: 0 }
         };
         told.samples = (1..=84).map(|half| read(f64::from(half) / 2.0 + 0.1)).collect();

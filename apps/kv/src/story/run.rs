@@ -26,7 +26,7 @@ use slatedb::db_stats::{BACKPRESSURE_COUNT, L0_STALL_COUNT};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::phases::{Job, Phase, Story};
+use super::phases::{Job, Phase, PhaseLoad, Story};
 use super::record::{ClassFigures, LoadFigures, PhaseRecord, Record, Sample, Way, machine_cpu_s};
 use super::tier::far_away;
 use crate::command::Service;
@@ -264,7 +264,7 @@ impl Stage {
             let _ = classes.find(name).map(|class| classes.set_shares(class, *shares));
         }
 
-        let loads: Vec<Load> =
+        let mut loads: Vec<Load> =
             phase.loads.iter().map(|load| Load::start(load.plan.clone())).collect::<Result<_, _>>()?;
 
         let (from, cpu_s, machine_s, stalls) = (Instant::now(), process_cpu_s(), machine_cpu_s(), self.stalls());
@@ -284,7 +284,7 @@ impl Stage {
 
             let classes = ClassFigures::of_all(&snapshot(&mut self.looks)?);
             let (now, taken) = (Instant::now(), loads.iter().map(taken).collect::<Vec<Part>>());
-            let figures = |(part, load): (&Part, &super::phases::PhaseLoad)| figures(load.name, part, now - last);
+            let figures = |(part, load): (&Part, &PhaseLoad)| figures(load.name, part, &Part::new(), now - last);
 
             let fetched_now = self.fetched();
             let hits = hits(fetched_before, fetched_now, &taken);
@@ -315,18 +315,40 @@ impl Stage {
         let length = from.elapsed();
         let cpus = (process_cpu_s() - cpu_s) / length.as_secs_f64();
         let classes = ClassFigures::of_all(&snapshot(&mut self.ends)?);
+        let (other_cpus, stalls) =
+            (((machine_cpu_s() - machine_s) / length.as_secs_f64() - cpus).max(0.0), self.stalls() - stalls);
+        let hits = hits(fetched, self.fetched(), &sums);
+
+        // Those under way count too, and those that were due: without them, the phase would look better the longer they
+        // take.
+        loads.iter().for_each(Load::stop);
+        let mut ends = Vec::new();
+        for ((load, sum), seen) in loads.iter_mut().zip(&mut sums).zip(&phase.loads) {
+            let (rest, overdue) = load.end();
+            sum.add(&rest);
+            let last = self
+                .record
+                .samples
+                .last_mut()
+                .and_then(|last| last.loads.iter_mut().find(|last| last.name == seen.name));
+            if let Some(last) = last {
+                last.part.add(&rest);
+                last.part.add(&overdue);
+            }
+            ends.push(figures(seen.name, sum, &overdue, length));
+        }
 
         let record = PhaseRecord {
             name: phase.name,
             from_s: (from - self.begun).as_secs_f64(),
             length,
             classes,
-            loads: sums.iter().zip(&phase.loads).map(|(sum, load)| figures(load.name, sum, length)).collect(),
+            loads: ends,
             cpus,
-            other_cpus: ((machine_cpu_s() - machine_s) / length.as_secs_f64() - cpus).max(0.0),
+            other_cpus,
             note: None,
-            stalls: self.stalls() - stalls,
-            hits: hits(fetched, self.fetched(), &sums),
+            stalls,
+            hits,
         };
 
         self.record.phases.push(record);
@@ -354,9 +376,13 @@ fn taken(load: &Load) -> Part {
     part
 }
 
-fn figures(name: &'static str, part: &Part, length: Duration) -> LoadFigures {
+/// Returns the figures of a load whose operations are `part`. `overdue` were due and had not begun: their latencies are
+/// at least the time for which they had waited.
+fn figures(name: &'static str, part: &Part, overdue: &Part, length: Duration) -> LoadFigures {
     let per_s = part.latencies.len() as f64 / length.as_secs_f64().max(1e-9);
-    LoadFigures { name, per_s, part: part.clone() }
+    let mut part = part.clone();
+    part.add(overdue);
+    LoadFigures { name, per_s, overdue: overdue.latencies.len(), part }
 }
 
 /// Returns the part of the reads that fetched nothing from the far store.

@@ -202,7 +202,7 @@ pub fn json(story: Story, ways: &[Rounds], is_interrupted: bool) -> Value {
     let load = |load: &LoadFigures| {
         let quantile_ns = |quantile| load.part.latencies.value_at_quantile(quantile);
         json!({
-            "client": load.name, "per_s": load.per_s, "p50_ns": quantile_ns(0.5), "p99_ns": quantile_ns(0.99),
+            "client": load.name, "per_s": load.per_s, "overdue": load.overdue, "p50_ns": quantile_ns(0.5), "p99_ns": quantile_ns(0.99),
             "max_ns": quantile_ns(1.0), "errors": load.part.errors, "missing": load.part.missing,
         })
     };

@@ -11,13 +11,14 @@
 //!
 //! # Limits
 //! A thread whose connection breaks records an error and reconnects, at most every [`RETRY`]. Operations that were due but
-//! had not begun when the load ended have no latency; [`Load::overdue`] counts them.
+//! had not begun when the load ended have no latency; [`Load::overdue`] counts them. Of a load that is ended early,
+//! [`Load::end`] returns for how long they have waited.
 //!
 //! # Example
 //! `Load::start(plan)?`, then `tally().take()` each second until `is_over()`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ use rand::{RngExt, SeedableRng};
 use super::client::Client;
 use super::plan::Plan;
 use super::population::key;
-use super::tally::{End, Kind, Tally};
+use super::tally::{End, Kind, Part, Tally};
 use crate::failure::Failure;
 use crate::open_files::raise_limit;
 use crate::resp::Answer;
@@ -48,7 +49,7 @@ struct Shared {
     started: Instant,
     next: AtomicU64,
     begun: AtomicU64,
-    is_stopped: AtomicBool,
+    stopped: OnceLock<Instant>,
     tally: Tally,
     /// Incompressible bytes. Each value is a slice of them.
     content: Vec<u8>,
@@ -77,7 +78,7 @@ impl Load {
             started: Instant::now(),
             next: AtomicU64::new(0),
             begun: AtomicU64::new(0),
-            is_stopped: AtomicBool::new(false),
+            stopped: OnceLock::new(),
             tally: Tally::default(),
             content,
         });
@@ -123,7 +124,26 @@ impl Load {
 
     /// Stops the load. Operations in flight still complete.
     pub fn stop(&self) {
-        self.shared.is_stopped.store(true, Ordering::Relaxed);
+        self.shared.stopped.get_or_init(Instant::now);
+    }
+
+    /// Stops the load and waits for the operations in flight. Returns those that nobody has taken, reads and writes
+    /// together, and those that were due and had not begun, each with the time for which it had waited.
+    #[must_use]
+    pub fn end(&mut self) -> (Part, Part) {
+        self.stop();
+        self.join();
+        let [mut rest, writes] = self.tally().take();
+        rest.add(&writes);
+
+        let mut overdue = Part::new();
+        if let (Some(rate_per_s), Some(stopped)) = (self.shared.plan.rate_per_s, self.shared.stopped.get()) {
+            let first = self.shared.begun.load(Ordering::Relaxed);
+            let waited = |operation| stopped.checked_duration_since(self.shared.intended(operation, rate_per_s));
+            let waits = (first..self.shared.plan.operations.unwrap_or(u64::MAX)).map_while(waited);
+            waits.for_each(|wait| overdue.latencies.saturating_record((wait.as_nanos() as u64).max(1)));
+        }
+        (rest, overdue)
     }
 
     /// Waits until all threads have ended.
@@ -149,6 +169,10 @@ impl Shared {
         while let Some((operation, intended)) = self.next_operation() {
             if let Some(early) = intended.checked_duration_since(Instant::now()) {
                 std::thread::sleep(early);
+                // It was not due yet when the load was stopped.
+                if self.stopped.get().is_some_and(|stopped| *stopped <= intended) {
+                    return;
+                }
             }
 
             let reads = self.plan.ratio.0 / (self.plan.ratio.0 + self.plan.ratio.1);
@@ -187,7 +211,7 @@ impl Shared {
         let is_enough = self.plan.operations.is_some_and(|operations| operation >= operations);
 
         let intended = match self.plan.rate_per_s {
-            Some(rate_per_s) => self.started + Duration::from_secs_f64(operation as f64 / rate_per_s),
+            Some(rate_per_s) => self.intended(operation, rate_per_s),
             None => Instant::now(),
         };
         let is_late = self
@@ -195,9 +219,14 @@ impl Shared {
             .duration
             .is_some_and(|duration| intended.max(Instant::now()).saturating_duration_since(self.started) >= duration);
 
-        let is_next = !is_enough && !is_late && !self.is_stopped.load(Ordering::Relaxed);
+        let is_next = !is_enough && !is_late && self.stopped.get().is_none();
         self.begun.fetch_add(u64::from(is_next), Ordering::Relaxed);
         is_next.then_some((operation, intended))
+    }
+
+    /// Returns the intended start of an operation at a fixed rate.
+    fn intended(&self, operation: u64, rate_per_s: f64) -> Instant {
+        self.started + Duration::from_secs_f64(operation as f64 / rate_per_s)
     }
 
     fn value(&self, random: &mut StdRng) -> &[u8] {
@@ -205,5 +234,55 @@ impl Shared {
         let len = random.random_range(least..=greatest) as usize;
         let from = random.random_range(0..4096);
         &self.content[from..from + len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::stress::population::Population;
+
+    /// They counted nowhere: the longer a server took for its last replies, the better it looked.
+    #[test]
+    fn operations_in_flight_and_due_at_the_end_are_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let plan = Plan {
+            ratio: (1.0, 0.0),
+            population: Population::Uniform { first: 1, last: 9 },
+            threads: 2,
+            rate_per_s: Some(1000.0),
+            duration: None,
+            operations: None,
+            value_bytes: (1, 1),
+            server: listener.local_addr().unwrap(),
+            hdr_file: None,
+            is_json: false,
+            seed: 1,
+        };
+        let mut load = Load::start(plan).unwrap();
+        let mut clients: Vec<_> = (0..2).map(|_| listener.accept().unwrap().0).collect();
+        // Each has sent its request, and others have become due.
+        clients.iter_mut().for_each(|client| assert!(client.read(&mut [0; 100]).unwrap() > 0));
+        std::thread::sleep(Duration::from_millis(50));
+        load.stop();
+        let stopped = load.started().elapsed();
+        clients.iter_mut().for_each(|client| client.write_all(b"$-1\r\n").unwrap());
+
+        let (rest, overdue) = load.end();
+        assert_eq!((rest.latencies.len(), rest.missing, rest.errors), (2, 2, 0));
+        let overdue = overdue.latencies;
+        // One a millisecond since the first two; the oldest was due after two.
+        assert!(overdue.len() >= 45 && overdue.len() <= stopped.as_millis() as u64, "{}", overdue.len());
+        assert!(
+            overdue.max() >= 45_000_000 && overdue.max() <= stopped.as_nanos() as u64 * 101 / 100,
+            "{}",
+            overdue.max()
+        );
+        assert!(overdue.min() <= 2_000_000, "{}", overdue.min());
     }
 }
