@@ -8,8 +8,8 @@
 //! [`Session::flush`] waits for the last handle, which covers the earlier ones, and only then sends the output. So the
 //! writes of a pipeline become durable together, and no reply is sent before its write is durable. Output of more than
 //! [`OUTPUT_BYTES`] is flushed at once. A value longer than that takes memory from a budget that all connections share,
-//! until the client has read it; if the budget is spent, the command waits. A client that reads nothing for
-//! [`PATIENCE`] is disconnected, so that it does not hold up the others.
+//! until the client has read it; if the budget is spent, the command waits. A client that reads nothing of a reply for
+//! [`PATIENCE`], or less than 64 KiB a second of a longer one, is disconnected, so that it does not hold up the others.
 //!
 //! While memory or level 0 fills, writes are delayed ([`crate::controllers`]): each batch, and in a long one each
 //! [`DELAYED_BYTES`].
@@ -44,6 +44,8 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 pub const DELAYED_BYTES: usize = 16 << 10;
 /// Fewest bytes that a write counts as: a short row takes about as much memory.
 const ROW_MIN_BYTES: usize = 64;
+/// Least rate at which a client reads a long reply: a slow line's. A slower client would hold up the others for hours.
+const READ_BYTES_PER_S_MIN: f64 = 65_536.0;
 /// Time that a scan has to begin on a full disk. Below the reserve there is mostly space for the flush that it needs.
 const SCAN_PATIENCE: Duration = Duration::from_secs(5);
 /// Most keys that a step of a scan reads.
@@ -501,16 +503,21 @@ impl Service {
 /// Writes `bytes` to `writer`.
 ///
 /// # Errors
-/// The system's error, or `TimedOut` if the client takes nothing for `patience`.
+/// The system's error, or `TimedOut` if the client takes nothing for `patience`, or less than [`READ_BYTES_PER_S_MIN`]
+/// after that.
 async fn send(writer: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8], patience: Duration) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let written = tokio::time::timeout(patience, writer.write(bytes)).await??;
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
+    let longest = patience + Duration::from_secs_f64(bytes.len() as f64 / READ_BYTES_PER_S_MIN);
+    let sent = async {
+        while !bytes.is_empty() {
+            let written = tokio::time::timeout(patience, writer.write(bytes)).await??;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            bytes = &bytes[written..];
         }
-        bytes = &bytes[written..];
-    }
-    Ok(())
+        Ok(())
+    };
+    tokio::time::timeout(longest, sent).await?
 }
 
 /// Parses the arguments of SCAN: the cursor, the count of keys to read, and the pattern.
@@ -611,5 +618,20 @@ mod tests {
         let reader = tokio::spawn(async move { client.read_exact(&mut [0; 100]).await.map(|_| ()) });
         send(&mut server, &[7; 100], PATIENCE).await.unwrap();
         reader.await.unwrap().unwrap();
+    }
+
+    /// With a few bytes now and then it kept its part of the memory for replies, and others waited for theirs.
+    #[tokio::test]
+    async fn a_client_that_reads_next_to_nothing_is_given_up() {
+        let (mut server, mut client) = tokio::io::duplex(10);
+        let reader = tokio::spawn(async move {
+            while client.read(&mut [0; 1]).await.is_ok_and(|read| read > 0) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        let sent = send(&mut server, &[7; 1000], Duration::from_millis(500)).await;
+        assert_eq!(sent.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
+        drop(server);
+        reader.await.unwrap();
     }
 }
