@@ -10,7 +10,8 @@
 //! read.
 //!
 //! # Limits
-//! An idle connection stays open as long as its client's machine answers. The memory of a large request is returned once it is answered.
+//! An idle connection stays open as long as its client's machine answers. The memory of a large request is returned
+//! once it is answered.
 //!
 //! # Example
 //! `serve_connections(listener, service, stop)` returns when all connections have ended.

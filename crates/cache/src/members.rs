@@ -20,9 +20,9 @@
 //! then.
 //!
 //! # Limits
-//! A disk that returns larger keeps the slabs it had; one that is too short for them stays out. Slab and disk numbers are not reused. A disk that
-//! takes no writes is removed while the cache runs; if the cache ends before that is done and the disk is there and
-//! sound at the next opening, it restarts empty, and must be removed again.
+//! A disk that returns larger keeps the slabs it had; one that is too short for them stays out. Slab and disk numbers
+//! are not reused. A disk that takes no writes is removed while the cache runs; if the cache ends before that is done
+//! and the disk is there and sound at the next opening, it restarts empty, and must be removed again.
 //!
 //! # Example
 //! A crash between an added disk's superblock and the checkpoint that lists it: only the disk itself says that it is a

@@ -9,8 +9,8 @@
 //! *Bytes* are those that a block takes on its disk: whole sectors. By the bytes of their data, a full cache of blocks
 //! of 100 bytes in sectors of 4096 would look as if it were 2 % full, and have 41 times as many ghosts as blocks.
 //!
-//! *Clock.* It advances with the bytes used (inserted, or read from a disk): one tick for 1/512 of the capacity, at least 4 KiB. A
-//! block's *age* is the number of ticks since its last use.
+//! *Clock.* It advances with the bytes used (inserted, or read from a disk): one tick for 1/512 of the capacity, at
+//! least 4 KiB. A block's *age* is the number of ticks since its last use.
 //!
 //! *Sums.* Two [`Ring`]s, for blocks and for ghosts, hold the bytes last used in each tick: exactly for the last 1023
 //! ticks (two capacities' worth of use), in groups of 128 ticks beyond. A use moves the bytes of one block from a sum

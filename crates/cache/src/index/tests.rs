@@ -377,9 +377,9 @@ fn hits_in_memory_renew_a_block_from_time_to_time_and_all_count() {
     let (capacity_bytes, len_bytes) = (8 << 20, 8192);
     let index = Index::new(capacity_bytes, 0.0, 1);
     let insert_ticks = |ticks: u64| {
-        (0..2 * ticks).for_each(|n| {
+        for n in 0..2 * ticks {
             insert(&index, 1000 + n, len_bytes);
-        })
+        }
     };
     let age = |key| index.age(&index.peek(&hash(key)).expect("it is cached"));
     insert(&index, 1, len_bytes);

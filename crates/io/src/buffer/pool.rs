@@ -5,15 +5,15 @@
 //! by one; in a huge page it has one. And memory that was just allocated has to be zeroed and mapped first.
 //!
 //! # How it works
-//! A [`BufferPool`] has classes of lengths in pages, four for each power of two, so that at most a fifth of a long buffer
-//! is left over. A class takes a chunk of 2 MiB from the system when it has no free buffer, and cuts it into equal ones. A buffer
-//! returns when it is dropped, on any thread; the last to return is the first to be taken. A chunk whose buffers have
-//! all returned goes back to the system if its class has more than [`FREE_BYTES`] free.
+//! A [`BufferPool`] has classes of lengths in pages, four for each power of two, so that at most a fifth of a long
+//! buffer is left over. A class takes a chunk of 2 MiB from the system when it has no free buffer, and cuts it into
+//! equal ones. A buffer returns when it is dropped, on any thread; the last to return is the first to be taken. A chunk
+//! whose buffers have all returned goes back to the system if its class has more than [`FREE_BYTES`] free.
 //!
 //! # Limits
 //! A buffer has the bytes of its last use. One of a few bytes takes a page, one longer than a chunk is not pooled, and
-//! each class in use takes a chunk. A buffer that is kept for long keeps its chunk; the rest of the chunk is used again, but for lengths of the
-//! same class only.
+//! each class in use takes a chunk. A buffer that is kept for long keeps its chunk; the rest of the chunk is used again,
+//! but for lengths of the same class only.
 //!
 //! # Example
 //! Sixteen reads of 68 KiB at a time, for hours: buffers of 80 KiB, 25 in a chunk, and one chunk in all.
