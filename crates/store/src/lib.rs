@@ -9,9 +9,8 @@
 //! * **Classes.** A rule ([`ScheduledStore::with_rule`]) maps the operation, the path and the extensions of the options
 //!   to a class. Without a rule, a [`plimsoll::Class`] among the extensions counts, else the default class.
 //! * **Gets** open the object, unless it is one of the 64 that were read last, check the conditions, and read its range
-//!   with direct I/O. The library widens the
-//!   range to whole blocks; the result is a slice of that memory. A result is always a stream of parts of at most 1
-//!   MiB, two of them in flight, so that every byte is scheduled.
+//!   with direct I/O. The library widens the range to whole blocks; the result is a slice of that memory. A result is
+//!   always a stream of parts of at most 1 MiB, two of them in flight, so that every byte is scheduled.
 //! * **Puts** copy the payload into aligned memory and write it to a temporary file beside the object, the last block
 //!   padded. The file then gets its true length, is synced, is renamed (or, for `PutMode::Create`, linked) into place,
 //!   and its directory is synced. If the program dies at any time, an object exists wholly or not at all.

@@ -273,16 +273,20 @@ impl ObjectStore for ScheduledStore {
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
         let is_replaced = options.target_mode == RenameTargetMode::Overwrite;
-        let renamed = self.local.rename_opts(from, to, options).await;
+        let renamed = async {
+            self.local.rename_opts(from, to, options).await?;
+            if !is_replaced {
+                return Ok(());
+            }
+            // `rename(2)` does nothing if `to` is a copy of `from`, which is another name of the same file.
+            let (from, to) = (self.local.path_to_filesystem(from)?, self.local.path_to_filesystem(to)?);
+            let path = from.clone();
+            blocking(move || remove_other_name(&from, &to)).await.map_err(|error| failure(&path, &error))
+        };
+        let renamed = renamed.await;
+        // The names have changed for the last time.
         [from, to].into_iter().for_each(|location| self.opened.forget(location));
-        renamed?;
-        if !is_replaced {
-            return Ok(());
-        }
-        // `rename(2)` does nothing if `to` is a copy of `from`, which is another name of the same file.
-        let (from, to) = (self.local.path_to_filesystem(from)?, self.local.path_to_filesystem(to)?);
-        let path = from.clone();
-        blocking(move || remove_other_name(&from, &to)).await.map_err(|error| failure(&path, &error))
+        renamed
     }
 }
 
