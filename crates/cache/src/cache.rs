@@ -309,8 +309,8 @@ impl BlockCache {
 
     /// Closes the cache. Its own shards have `limit` to stop.
     async fn close_within(mut self, limit: Duration) -> Result<(), CacheError> {
-        let last = self.engine.bell.ring_for_checkpoint();
-        let settled = self.engine.bell.ring_to_stop();
+        let last = self.engine.to_keeper.request_checkpoint();
+        let settled = self.engine.to_keeper.request_stop();
         let end = last.await.map_err(|_| CacheError::Stopped("the cache has been closed".to_owned()))?;
         match self.runtime.take().map(|runtime| runtime.shutdown_within(limit)) {
             Some(stopped) => match stopped.await {
@@ -341,7 +341,7 @@ impl Drop for BlockCache {
     /// have stopped, so the disks can be opened again, or a disk hangs for 10 s. [`BlockCache::close`] waits for them
     /// without blocking the thread, and makes a checkpoint.
     fn drop(&mut self) {
-        drop(self.engine.bell.ring_to_stop());
+        drop(self.engine.to_keeper.request_stop());
         if let Some(runtime) = self.runtime.take() {
             let _ = runtime.stop_within(DEADLINE);
         }

@@ -195,7 +195,7 @@ impl Engine {
 
     /// Waits for the keeper's next checkpoint. Returns its generation.
     pub(crate) async fn checkpoint_soon(&self) -> Result<u64, CacheError> {
-        let answered = self.bell.ring_for_checkpoint().await;
+        let answered = self.to_keeper.request_checkpoint().await;
         let stopped = || CacheError::Stopped("the cache has been closed".to_owned());
         answered.map_err(|_| stopped())?.map_err(|_| CacheError::AllFailed)
     }

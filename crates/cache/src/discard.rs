@@ -21,7 +21,7 @@ use plimsoll::Shard;
 
 use crate::engine::Engine;
 use crate::entry::SlabId;
-use crate::scribe;
+use crate::metadata;
 use crate::stats::IoKind;
 use crate::sync::{lock, read};
 
@@ -36,7 +36,7 @@ impl Engine {
         }
         let (engine, own) = (Arc::clone(self), shard.clone());
         let work = async move {
-            while let Some(slab) = engine.upkeep.discards.next(engine.bell.is_stopping()) {
+            while let Some(slab) = engine.upkeep.discards.next(engine.to_keeper.is_stopping()) {
                 engine.discard(&own, slab).await;
             }
         };
@@ -67,6 +67,6 @@ impl Engine {
             Ok(())
         };
         // The slab is not used before its discard has ended, but the slabs of other disks do not wait for it.
-        let _ = scribe::to_its_end(shard, discard).await;
+        let _ = metadata::to_its_end(shard, discard).await;
     }
 }

@@ -27,9 +27,9 @@ use std::sync::{Arc, Mutex};
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::{Class, Handle, Shard, SharedFile};
 
-use crate::bell::Desk;
 use crate::health::{Health, is_passing};
 use crate::log::DiskLog;
+use crate::requests::LogWaiters;
 use crate::stats::{DiskHealth, IoCounters, IoKind};
 use crate::sync::lock;
 use pace::Pace;
@@ -55,7 +55,7 @@ pub(crate) struct CacheDisk {
     pub(crate) io: [IoCounters; IoKind::ALL.len()],
     pub(crate) log: Mutex<DiskLog>,
     /// Collects the callers that wait for the log to be written.
-    pub(crate) desk: Desk,
+    pub(crate) log_waiters: LogWaiters,
     /// The slot written last, with the newest superblock; the next superblock goes to the other slot.
     pub(crate) label_slot: AtomicUsize,
     health: Mutex<Health>,
@@ -93,7 +93,7 @@ impl CacheDisk {
             home,
             io: Default::default(),
             log: Mutex::new(log),
-            desk: Desk::default(),
+            log_waiters: LogWaiters::default(),
             label_slot: AtomicUsize::new(0),
             health: Mutex::new(Health::new()),
             health_now: AtomicU8::new(code(DiskHealth::Healthy)),

@@ -253,7 +253,7 @@ impl Engine {
         let Some(disk) = disk.filter(|disk| !disk.has_parted()) else { return };
         let is_sealed = lock(&disk.log).append(record, &mut || self.metadata_slab(disk.identity.number));
         if is_sealed {
-            self.bell.ring_for_log();
+            self.to_keeper.report_sealed_log();
         }
     }
 }

@@ -26,7 +26,6 @@ use plimsoll::buffer::BufferPool;
 
 use crate::admission::Admission;
 use crate::alloc::{Allocator, Geometry, SlabRange};
-use crate::bell::Bell;
 use crate::chores::Upkeep;
 use crate::config::CacheConfig;
 use crate::crypt::{Cipher, OVERHEAD_BYTES};
@@ -40,6 +39,7 @@ use crate::index::Index;
 use crate::key::KeyHash;
 use crate::memory::MemoryTier;
 use crate::objects::Heads;
+use crate::requests::ToKeeper;
 use crate::roster::Roster;
 use crate::stats::{DropReason, MissReason};
 use crate::sync::lock;
@@ -154,7 +154,7 @@ pub(crate) struct Engine {
     /// Entries that opening dropped because their place was taken.
     pub(crate) double_references: AtomicU64,
     /// Wakes the keeper for space, a checkpoint or a log chunk.
-    pub(crate) bell: Bell,
+    pub(crate) to_keeper: ToKeeper,
 }
 
 impl Engine {
@@ -190,7 +190,7 @@ impl Engine {
             heads: Heads::default(),
             findings: Mutex::default(),
             double_references: AtomicU64::new(0),
-            bell: Bell::default(),
+            to_keeper: ToKeeper::default(),
             classes: host.classes,
             handles,
             host,

@@ -328,7 +328,7 @@ impl Engine {
         drop(alloc);
 
         if self.allocations.fetch_add(1, Relaxed).is_multiple_of(LOOK_EVERY) && self.is_below_target() {
-            self.bell.ring_for_change();
+            self.to_keeper.wake();
         }
 
         extent.map_err(|why| {
@@ -339,7 +339,7 @@ impl Engine {
             if why != NoSpace::NotFoundYet && (is_starved || why == NoSpace::Full) {
                 self.upkeep.moves.is_starved.store(true, Relaxed);
             }
-            self.bell.ring_for_space();
+            self.to_keeper.request_space();
             DropReason::NoSpace
         })
     }

@@ -8,9 +8,9 @@
 //! which no write has ended gets no new blocks.
 //!
 //! # How it works
-//! The keeper sleeps until the next checkpoint is due or a task rings the [`Bell`](crate::bell::Bell): for space, for
-//! a log chunk that is ready, for a checkpoint. Each time it evicts what exceeds the target (`space`). If too little
-//! of the free space is usable at once, or an insert found none, it makes the checkpoint early.
+//! The keeper sleeps until the next checkpoint is due or a task wakes it by a [request](crate::requests): for space,
+//! for a log chunk that is ready, for a checkpoint. Each time it evicts what exceeds the target (`space`). If too
+//! little of the free space is usable at once, or an insert found none, it makes the checkpoint early.
 //!
 //! # Limits
 //! Nothing is evicted while a checkpoint is written: the target of free space has to last that long.
@@ -28,13 +28,13 @@ use futures_channel::oneshot;
 use plimsoll::Shard;
 use plimsoll::buffer::AlignedBuf;
 
-use crate::bell::Calls;
 use crate::disk::CacheDisk;
 use crate::endurance::Endurance;
 use crate::engine::Engine;
 use crate::format::{PROBE_OFFSET, SLOT_BYTES, SLOT_OFFSETS};
 use crate::index::{Cursor, PASS_ENTRIES, Verdict};
 use crate::race::{DEADLINE, race};
+use crate::requests::Requests;
 use crate::stats::IoKind;
 use crate::sync::{lock, write};
 
@@ -51,7 +51,7 @@ const HANGS_AFTER_ROUNDS: u64 = 1_000_000_000 / ROUND_NS;
 /// Rounds between two tests of a disk that hangs.
 const DOUBT_AFTER_ROUNDS: u64 = DEADLINE.as_nanos() as u64 / ROUND_NS;
 
-/// Keeps `engine` in order until the bell rings to stop, then makes a last checkpoint.
+/// Keeps `engine` in order until it is requested to stop, then makes a last checkpoint.
 pub(crate) fn keep(engine: Arc<Engine>, shard: Shard) -> impl Future<Output = ()> {
     let post = Post(engine);
     async move {
@@ -76,7 +76,7 @@ struct Post(Arc<Engine>);
 
 impl Drop for Post {
     fn drop(&mut self) {
-        self.0.bell.close();
+        self.0.to_keeper.close();
     }
 }
 
@@ -90,11 +90,11 @@ async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) -> Option<Closing> {
     loop {
         let wake_ns = due_ns.min(shard.now_ns().saturating_add(ROUND_NS));
         // Either way there may be work.
-        let _ = race(engine.bell.rung(), shard.sleep_until(wake_ns)).await;
-        let Calls { needs_space, has_log, is_stopping, waiters, closer } = engine.bell.answer();
+        let _ = race(engine.to_keeper.requested(), shard.sleep_until(wake_ns)).await;
+        let Requests { needs_space, has_log, is_stopping, waiters, closer } = engine.to_keeper.take();
         if has_log {
             for disk in engine.all_disks().iter().filter(|disk| !disk.has_parted()) {
-                // If the disk does not take it, its scribe records that.
+                // If the disk does not take it, its log writer records that.
                 drop(engine.start_log(shard, disk));
             }
         }
@@ -216,7 +216,7 @@ impl Engine {
         if disk.has_parted() {
             disk.judge(|health| health.set_failed("it has not answered for 10 s".to_owned()));
         } else {
-            drop(self.bell.ring_for_checkpoint());
+            drop(self.to_keeper.request_checkpoint());
         }
     }
 

@@ -42,7 +42,6 @@
 
 mod admission;
 mod alloc;
-mod bell;
 mod block;
 mod cache;
 mod checkpoint;
@@ -74,6 +73,7 @@ mod log;
 mod lookup;
 mod members;
 mod memory;
+mod metadata;
 mod mover;
 #[cfg(feature = "object_store")]
 pub mod object_store;
@@ -82,10 +82,10 @@ mod open;
 mod race;
 mod random;
 mod recover;
+mod requests;
 mod roster;
 #[cfg(feature = "sim")]
 pub mod scenario;
-mod scribe;
 mod scrub;
 mod snapshot;
 mod space;

@@ -6,11 +6,11 @@
 //!
 //! # How it works
 //! Records are collected into chunks. A full chunk (or, at a checkpoint, an incomplete one) is *sealed*: it gets its
-//! place in the current log slab, and the disk's scribe writes it. A chunk always leaves room for the record that links
-//! to the next slab. A snapshot is a stream of the same form that holds every block of the disk. It begins when the log
-//! moves to a fresh slab, and is written beside all other I/O. At the next checkpoint the superblock names the snapshot
-//! and the slab in which the log continued. Changes during the snapshot are in that log. Replaying them over a snapshot
-//! that has seen them does no harm, because a record holds the new state, not the change.
+//! place in the current log slab, and the disk's log writer writes it. A chunk always leaves room for the record that
+//! links to the next slab. A snapshot is a stream of the same form that holds every block of the disk. It begins when
+//! the log moves to a fresh slab, and is written beside all other I/O. At the next checkpoint the superblock names the
+//! snapshot and the slab in which the log continued. Changes during the snapshot are in that log. Replaying them over a
+//! snapshot that has seen them does no harm, because a record holds the new state, not the change.
 //!
 //! Streams have random numbers, so chunks left behind by an earlier life never continue a current stream.
 //!

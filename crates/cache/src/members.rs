@@ -55,8 +55,8 @@ const LOOK_AGAIN_NS: u64 = 5_000_000_000;
 /// Most disks of a cache: their records fit in a superblock, with some expansions each.
 const MAX_DISKS: usize = 128;
 
-/// A path at which an absent disk may return.
-struct Whereabouts {
+/// Where an absent disk may return.
+struct AbsentDisk {
     source: DiskSource,
     /// Its number in the topology.
     slot: u16,
@@ -240,7 +240,7 @@ impl Engine {
         let bytes = alloc.allocated_bytes(disk.identity.number);
         drop(alloc);
         drop(closed);
-        self.bell.ring_for_change();
+        self.to_keeper.wake();
         Ok(bytes)
     }
 
@@ -295,21 +295,21 @@ impl Engine {
         }
         // No second search before this one has ended.
         self.roster.look_again_ns.store(u64::MAX, Relaxed);
-        let mut places: Vec<Whereabouts> = Vec::new();
+        let mut absent: Vec<AbsentDisk> = Vec::new();
         let mut is_complete = true;
         for member in gone {
             match self.roster.source(member.guid) {
-                Some((source, slot)) => places.push(Whereabouts { source, slot, member: Some(member) }),
+                Some((source, slot)) => absent.push(AbsentDisk { source, slot, member: Some(member) }),
                 None => is_complete = false,
             }
         }
         if !is_complete {
             let unread = self.roster.unread().into_iter();
-            places.extend(unread.map(|(source, slot)| Whereabouts { source, slot, member: None }));
+            absent.extend(unread.map(|(source, slot)| AbsentDisk { source, slot, member: None }));
         }
         let (engine, own) = (Arc::clone(self), shard.clone());
         let look = async move {
-            let looks = places.into_iter().map(|place| engine.readmit(&own, place));
+            let looks = absent.into_iter().map(|disk| engine.readmit(&own, disk));
             // Errors are ignored: the next search tries again.
             all(looks).await.into_iter().for_each(drop);
             engine.roster.look_again_ns.store(own.now_ns().saturating_add(LOOK_AGAIN_NS), Relaxed);
@@ -317,9 +317,9 @@ impl Engine {
         shard.spawn(look).detach();
     }
 
-    /// Takes a disk that has returned to `place` back as a new one: it has missed a checkpoint, or is about to.
-    async fn readmit(self: &Arc<Engine>, shard: &Shard, place: Whereabouts) -> Result<(), CacheError> {
-        let Whereabouts { source, slot, member: wanted } = place;
+    /// Takes back an absent disk that has returned, as a new one: it has missed a checkpoint, or is about to.
+    async fn readmit(self: &Arc<Engine>, shard: &Shard, absent: AbsentDisk) -> Result<(), CacheError> {
+        let AbsentDisk { source, slot, member: wanted } = absent;
         // The disk is not asked again before it has answered: each attempt would be one more operation that hangs.
         let held = self.held_files();
         if held.iter().any(|held| held.path == source.path && held.device.is_none()) {
@@ -356,7 +356,7 @@ impl Engine {
         if label.block.generation > self.upkeep.numbers.last() {
             // Its number was not known at opening. After a crash now it would win against the other disks.
             self.upkeep.numbers.begin_after(label.block.generation);
-            drop(self.bell.ring_for_checkpoint());
+            drop(self.to_keeper.request_checkpoint());
             return Ok(());
         }
 

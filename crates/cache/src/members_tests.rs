@@ -61,7 +61,7 @@ fn a_disk_in_place_of_one_that_never_answers_is_taken_back() {
     // The same device is not opened for any member, and the old life keeps its lock.
     let again = |member: Option<Member>| {
         let own = Arc::clone(&engine);
-        let place = Whereabouts { source: disks[1].clone(), slot: 1, member };
+        let place = AbsentDisk { source: disks[1].clone(), slot: 1, member };
         let again = move |shard: Shard| async move { own.readmit(&shard, place).await };
         block_on(engine.first_handle().run(again)).unwrap()
     };

@@ -56,7 +56,7 @@ enum Task {
 impl Engine {
     /// Starts to move blocks, if there is reason to and no move is under way.
     pub(crate) async fn start_mover(self: &Arc<Engine>, shard: &Shard) {
-        if self.bell.is_stopping() {
+        if self.to_keeper.is_stopping() {
             return;
         }
         // A run that is under way takes these slabs, too.
@@ -71,7 +71,7 @@ impl Engine {
         let work = async move {
             engine.carry_out(&own, task).await;
             drop(run);
-            engine.bell.ring_for_change();
+            engine.to_keeper.wake();
         };
         shard.spawn(work).detach();
     }
@@ -126,7 +126,7 @@ impl Engine {
         let mut cursor = Cursor::default();
         let (mut moved_bytes, mut has_room) = (0, true);
         let begin_ns = shard.now_ns();
-        while !cursor.is_done() && has_room && !self.bell.is_stopping() {
+        while !cursor.is_done() && has_room && !self.to_keeper.is_stopping() {
             let lot = self.find(&mut cursor, task, moved_bytes);
             for part in lot.chunks(COPIES) {
                 let copies = part.iter().map(|(hash, entry)| self.relocate(shard, *hash, *entry, task));
@@ -138,7 +138,7 @@ impl Engine {
                     break;
                 }
                 if let Some(bytes_per_s) = self.config.move_bytes_per_s {
-                    let goes_on = || !self.bell.is_stopping();
+                    let goes_on = || !self.to_keeper.is_stopping();
                     hold_back(shard, begin_ns, moved_bytes, bytes_per_s, goes_on).await;
                 }
             }
@@ -149,7 +149,7 @@ impl Engine {
         }
         match task {
             // Emptied slabs are reusable only after a checkpoint. Request one; do not wait for it.
-            Task::Evacuate => drop(self.bell.ring_for_checkpoint()),
+            Task::Evacuate => drop(self.to_keeper.request_checkpoint()),
             // Most of the emptiest disk may be kept for its metadata: further passes would read for ever.
             Task::Balance { .. } if moved_bytes == 0 && !has_room => {
                 self.upkeep.moves.is_rebalancing.store(false, Relaxed);

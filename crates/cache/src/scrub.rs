@@ -54,7 +54,7 @@ impl BlockCache {
 impl Engine {
     async fn scrub(&self, shard: &Shard, bytes_per_s: u64, is_wanted: impl Fn() -> bool) -> BlockCounts {
         let mut counts = BlockCounts::default();
-        let goes_on = || !self.bell.is_stopping() && is_wanted();
+        let goes_on = || !self.to_keeper.is_stopping() && is_wanted();
         let begin_ns = shard.now_ns();
         // Unreadable blocks count too, or a disk that fails all reads would be read without a pause.
         let mut tried_bytes = 0;

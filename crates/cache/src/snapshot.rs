@@ -49,19 +49,19 @@ struct Growing {
 impl Engine {
     /// Starts to write snapshots if one is wanted on some disk and none is being written.
     pub(crate) fn start_snapshot(self: &Arc<Engine>, shard: &Shard, is_wanted: fn(&Engine, &CacheDisk) -> bool) {
-        if self.bell.is_stopping() || !self.wants_snapshot(is_wanted) {
+        if self.to_keeper.is_stopping() || !self.wants_snapshot(is_wanted) {
             return;
         }
 
         let Some(run) = self.upkeep.snapshots.start() else { return };
         let (engine, own) = (Arc::clone(self), shard.clone());
         let work = async move {
-            let is_stopping = || engine.bell.is_stopping();
+            let is_stopping = || engine.to_keeper.is_stopping();
             let has_any = engine.write_snapshots(&own, is_stopping).await;
             drop(run);
             if has_any {
                 // The older part of the log is free after a checkpoint. Request one; do not wait for it.
-                drop(engine.bell.ring_for_checkpoint());
+                drop(engine.to_keeper.request_checkpoint());
             }
         };
         shard.spawn(work).detach();

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use super::bucket::{Buckets, DiskBucket, Key};
 use super::geometry::{ClaimError, Geometry, SlabRange};
-use super::placement::{Lots, Turns};
+use super::placement::{SmallRng, VirtualClock};
 use super::slab::{Place, Slab};
 use crate::config::Placement;
 use crate::entry::{Extent, MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabId, UNIT_BYTES};
@@ -101,8 +101,8 @@ pub(crate) struct Allocator {
     pub(super) disks: Vec<Disk>,
     /// Open slabs by bucket, if all disks share one lane.
     pub(super) shared_open: Vec<Option<SlabId>>,
-    pub(super) turns: Turns,
-    pub(super) lots: Lots,
+    pub(super) clock: VirtualClock,
+    pub(super) rng: SmallRng,
     /// Number of the checkpoint that began last.
     pub(super) begun: u64,
     /// Frees of space that was not allocated: a defect of the caller.
@@ -126,8 +126,8 @@ impl Allocator {
             buckets,
             ranges: Vec::new(),
             disks: Vec::new(),
-            turns: Turns::default(),
-            lots: Lots(seed),
+            clock: VirtualClock::default(),
+            rng: SmallRng(seed),
             begun: 0,
             wrong_frees: 0,
         }
@@ -337,7 +337,7 @@ impl Allocator {
     /// Returns the rank of a slab, with a newly drawn lot.
     pub(super) fn key(&mut self, slab: SlabId, allocated_units: u32) -> Key {
         let discriminant = match self.placement {
-            Placement::Discriminant => (self.lots.draw() >> 48) as u16,
+            Placement::Discriminant => (self.rng.next_u64() >> 48) as u16,
             Placement::Seed | Placement::Load => 0,
         };
         Key { allocated_units, discriminant, slab }

@@ -54,13 +54,13 @@ impl DiskLoad {
 
 /// The virtual clock of all disks.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct VirtualClock {
     now_s: f64,
     /// End of the last block of each disk, by disk number.
     end_s: Vec<f64>,
 }
 
-impl Turns {
+impl VirtualClock {
     fn start_s(&self, disk: u16) -> f64 {
         self.end_s.get(usize::from(disk)).map_or(self.now_s, |end_s| end_s.max(self.now_s))
     }
@@ -95,14 +95,14 @@ impl Turns {
     }
 }
 
-/// Small random numbers from a seed.
+/// Random numbers from a seed: a choice among equal slabs.
 #[derive(Debug)]
-pub(super) struct Lots(pub(super) u64);
+pub(super) struct SmallRng(pub(super) u64);
 
-impl Lots {
-    pub(super) fn draw(&mut self) -> u64 {
-        let (state, drawn) = splitmix(self.0);
+impl SmallRng {
+    pub(super) fn next_u64(&mut self) -> u64 {
+        let (state, value) = splitmix(self.0);
         self.0 = state;
-        drawn
+        value
     }
 }

@@ -146,7 +146,7 @@ impl Allocator {
         let mut missed = Missed::None;
         loop {
             let disks = &self.disks;
-            let pick = self.turns.pick(lane.loads, |load| {
+            let pick = self.clock.pick(lane.loads, |load| {
                 let disk = disk_index(disks, load.disk).and_then(|index| disks.get(index));
                 lane.not_on != Some(load.disk) && !full.contains(&load.disk) && disk.is_some_and(Disk::takes_blocks)
             });
@@ -154,7 +154,7 @@ impl Allocator {
             let only = Lane { disk: disk_index(disks, load.disk), ..lane };
             match self.place_in(bucket, units, only) {
                 Ok(place) => {
-                    self.turns.charge(load, len_bytes);
+                    self.clock.charge(load, len_bytes);
                     return Ok(place);
                 }
                 Err(Missed::Some) => missed = Missed::Some,

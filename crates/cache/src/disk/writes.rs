@@ -13,7 +13,7 @@
 //!
 //! # Limits
 //! The order of two writes is undefined. No caller writes a place again before its first write has ended. If the home
-//! shard ends, the writes fail ([`Errand`]).
+//! shard ends, the writes fail ([`HomeJob`]).
 //!
 //! # Example
 //! 64 inserts of 8 KiB at once into an empty slab: 16 writes of one block; when the first completes, one of 32 blocks
@@ -189,46 +189,46 @@ impl Lane {
     }
 }
 
-/// Work of the home shard for the writes of a disk.
-enum Duty {
-    /// To send the runs that may go now: a job on its way to the shard.
-    Call,
-    /// To send them when the next is due.
+/// What the home shard is to do for the writes of a disk.
+enum JobKind {
+    /// Send the runs that may go now.
+    SendRuns,
+    /// Send them when the next is due.
     Timer,
-    /// To write a run.
+    /// Write a run.
     Write(Sent),
 }
 
-/// A duty that the home shard has not done yet. Dropped undone, because the shard has ended or had no room for the job,
-/// it fails the writes that depend on it. Otherwise the queue would hold them for ever, and with them the cache, which
+/// A job that the home shard has not done yet. Dropped undone, because the shard has ended or had no room for it, it
+/// fails the writes that depend on it. Otherwise the queue would hold them for ever, and with them the cache, which
 /// their end functions hold, and their waiting callers.
-struct Errand {
+struct HomeJob {
     /// `None` once it is done.
     disk: Option<Arc<CacheDisk>>,
-    duty: Duty,
+    kind: JobKind,
 }
 
-impl Errand {
-    fn new(disk: &Arc<CacheDisk>, duty: Duty) -> Errand {
-        Errand { disk: Some(Arc::clone(disk)), duty }
+impl HomeJob {
+    fn new(disk: &Arc<CacheDisk>, kind: JobKind) -> HomeJob {
+        HomeJob { disk: Some(Arc::clone(disk)), kind }
     }
 
-    /// Marks the errand as done. Returns its disk, unless it was done before.
+    /// Marks the job as done. Returns its disk, unless it was done before.
     fn done(&mut self) -> Option<Arc<CacheDisk>> {
         let disk = self.disk.take()?;
-        match self.duty {
-            Duty::Call => lock(&disk.writes).is_called = false,
-            Duty::Timer => lock(&disk.writes).is_timed = false,
-            Duty::Write(_) => {}
+        match self.kind {
+            JobKind::SendRuns => lock(&disk.writes).is_called = false,
+            JobKind::Timer => lock(&disk.writes).is_timed = false,
+            JobKind::Write(_) => {}
         }
         Some(disk)
     }
 }
 
-impl Drop for Errand {
+impl Drop for HomeJob {
     fn drop(&mut self) {
         let Some(disk) = self.done() else { return };
-        if let Duty::Write(sent) = self.duty {
+        if let JobKind::Write(sent) = self.kind {
             disk.end_run(sent, &Err(io::ErrorKind::BrokenPipe.into()));
         }
         disk.give_up_writes();
@@ -256,13 +256,13 @@ impl CacheDisk {
         writes.is_called = true;
         drop(writes);
 
-        let mut errand = Errand::new(self, Duty::Call);
+        let mut job = HomeJob::new(self, JobKind::SendRuns);
         let send = move |shard: Shard| async move {
-            if let Some(disk) = errand.done() {
+            if let Some(disk) = job.done() {
                 disk.send_runs(&shard);
             }
         };
-        // If the home shard has no room, the errand was dropped and has failed the writes.
+        // If the home shard has no room, the job was dropped and has failed the writes.
         let _ = self.home.spawn(send);
     }
 
@@ -328,27 +328,27 @@ impl CacheDisk {
             drop(writes);
             lock(&self.pace).write_began(now_ns, run.sent.len_bytes);
             let (disk, own) = (Arc::clone(self), shard.clone());
-            let errand = Errand::new(self, Duty::Write(run.sent));
-            shard.spawn(async move { disk.carry_out(&own, run, errand).await }).detach();
+            let job = HomeJob::new(self, JobKind::Write(run.sent));
+            shard.spawn(async move { disk.carry_out(&own, run, job).await }).detach();
         }
     }
 
     fn send_runs_at(self: &Arc<CacheDisk>, shard: &Shard, due_ns: u64) {
-        let (mut errand, own) = (Errand::new(self, Duty::Timer), shard.clone());
+        let (mut job, own) = (HomeJob::new(self, JobKind::Timer), shard.clone());
         let wait = async move {
             own.sleep_until(due_ns).await;
-            if let Some(disk) = errand.done() {
+            if let Some(disk) = job.done() {
                 disk.send_runs(&own);
             }
         };
         shard.spawn(wait).detach();
     }
 
-    async fn carry_out(self: &Arc<CacheDisk>, shard: &Shard, run: Run, mut errand: Errand) {
+    async fn carry_out(self: &Arc<CacheDisk>, shard: &Shard, run: Run, mut job: HomeJob) {
         let Run { sent, class, kind, offset, buffers, changes } = run;
         let began_ns = shard.now_ns();
         let result = self.write_run(shard, class, kind, offset, buffers).await;
-        errand.done();
+        job.done();
         let is_held_back = {
             let mut pace = lock(&self.pace);
             pace.write_ended(shard.now_ns());

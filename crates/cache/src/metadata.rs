@@ -1,17 +1,17 @@
-//! Writes metadata: each disk's log by a scribe of its own, each operation within a deadline.
+//! Writes metadata: each disk's log by a task of its own, each operation within a deadline.
 //!
 //! # Why
 //! A task that waits for all disks waits for the one that hangs. And a disk that is dropped for a single passing error
 //! loses all its blocks.
 //!
 //! # How it works
-//! A disk has at most one scribe: a task that writes the chunks of its log as they are sealed, and answers its waiters
-//! when everything sealed until then is written. A write that fails is repeated after 1, 10 and 100 ms, then every
-//! second until the deadline, as long as the disk takes metadata. The fourth fault in a row makes the disk read-only
-//! (`health`), so the later pauses are for faults of the machine (it has no memory left), which all disks have at once,
-//! and for disks that write well elsewhere. Writing a chunk or a superblock twice does no harm.
-//! After [`DEADLINE`] an operation is abandoned and the disk has failed. The operation may still complete, so a disk
-//! is readmitted only when none is in flight ([`CacheDisk::is_busy`]).
+//! A disk has at most one log writer: a task that writes the chunks of its log as they are sealed, and answers its
+//! waiters when everything sealed until then is written. A write that fails is repeated after 1, 10 and 100 ms, then
+//! every second until the deadline, as long as the disk takes metadata. The fourth fault in a row makes the disk
+//! read-only (`health`), so the later pauses are for faults of the machine (it has no memory left), which all disks
+//! have at once, and for disks that write well elsewhere. Writing a chunk or a superblock twice does no harm. After
+//! [`DEADLINE`] an operation is abandoned and the disk has failed. The operation may still complete, so a disk is
+//! readmitted only when none is in flight ([`CacheDisk::is_busy`]).
 //!
 //! # Limits
 //! A flush that failed for good is not repeated: a second one would not tell whether the first one's data are durable.
@@ -43,11 +43,11 @@ fn pauses() -> impl Iterator<Item = Duration> {
 }
 
 impl Engine {
-    /// Has the disk's scribe write everything sealed until now. The receiver gets whether it was written. If the
+    /// Has the disk's log writer write everything sealed until now. The receiver gets whether it was written. If the
     /// receiver is dropped, the write continues.
     pub(crate) fn start_log(self: &Arc<Engine>, shard: &Shard, disk: &Arc<CacheDisk>) -> oneshot::Receiver<bool> {
         let (answer, answered) = oneshot::channel();
-        if disk.desk.ask(answer) {
+        if disk.log_waiters.add(answer) {
             let (engine, own, disk) = (Arc::clone(self), shard.clone(), Arc::clone(disk));
             shard.spawn(async move { engine.write_log(&own, &disk).await }).detach();
         }
@@ -55,7 +55,7 @@ impl Engine {
     }
 
     async fn write_log(&self, shard: &Shard, disk: &Arc<CacheDisk>) {
-        while let Some(waiters) = disk.desk.next() {
+        while let Some(waiters) = disk.log_waiters.take() {
             let sealed = lock(&disk.log).take_sealed();
             let end = self.write_sealed(shard, disk, sealed).await;
             let is_written = self.judge_metadata(disk, &end) && disk.takes_metadata();
