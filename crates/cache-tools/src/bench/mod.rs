@@ -90,7 +90,7 @@ pub struct BenchOptions {
     pub rate_per_s: Option<f64>,
     /// Length of the measurement.
     pub duration: Duration,
-    /// Before the measurement, insert until the cache evicts.
+    /// Before the measurement, insert until the cache evicts. `keys` must have more bytes than the cache.
     pub fill: bool,
     /// Compare every byte of every hit.
     pub verify: bool,
@@ -133,6 +133,19 @@ pub enum BenchError {
     /// An invalid theta.
     #[error(transparent)]
     Keys(#[from] AccessError),
+    /// The cache was to be filled, and the blocks of all keys together are smaller than its capacity: it never evicts.
+    #[error(
+        "the cache cannot be filled: the blocks of all {keys} keys have {all_bytes} bytes, and it has {capacity_bytes}; \
+         take more keys, larger blocks, or leave out --fill"
+    )]
+    NeverFull {
+        /// The number of keys.
+        keys: u64,
+        /// The sum of their blocks.
+        all_bytes: u64,
+        /// The sum of the disks' capacities.
+        capacity_bytes: u64,
+    },
     /// The cache refused an operation.
     #[error("{0}")]
     Cache(CacheError),
@@ -215,6 +228,7 @@ pub fn run<T: Target>(
     is_stopped: &(dyn Fn() -> bool + Sync),
     progress: &mut dyn FnMut(f64, bool),
 ) -> Result<BenchReport, BenchError> {
+    check_fill(target, options)?;
     let shared = Shared {
         target,
         options,
@@ -250,6 +264,17 @@ pub fn run<T: Target>(
         Ok(Some(reason)) => Err(BenchError::Cache(reason)),
         _ => Ok(watched.report(options, &tally)),
     }
+}
+
+/// Checks that a cache that is to be filled can be.
+fn check_fill<T: Target>(target: &T, options: &BenchOptions) -> Result<(), BenchError> {
+    let Some(keys) = options.keys.filter(|_| options.fill) else { return Ok(()) };
+    let all_bytes = keys.saturating_mul(u64::from(options.block_bytes));
+    let capacity_bytes = target.stats().disks.iter().map(|disk| disk.capacity_bytes).sum();
+    if all_bytes < capacity_bytes {
+        return Err(BenchError::NeverFull { keys, all_bytes, capacity_bytes });
+    }
+    Ok(())
 }
 
 /// Runs one thread's share of the workers to their end.

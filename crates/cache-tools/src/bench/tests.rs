@@ -51,7 +51,7 @@ impl Target for Map {
         let disk = |number: u16| DiskStats {
             number,
             path: format!("/disk{number}"),
-            capacity_bytes: 1 << 20,
+            capacity_bytes: 3000,
             slabs: 1,
             free_slabs: if self.is_liar { 2 } else { 1 },
             write_bytes_per_s: 1e6,
@@ -115,6 +115,14 @@ fn it_ends_early() {
     let closed = Map { is_closed: true, ..Map::default() };
     let error = run(&closed, &BenchOptions { mix: Mix::WriteOnly, ..long }, &|| false, &mut |_, _| ()).unwrap_err();
     assert!(matches!(error, BenchError::Cache(CacheError::AllFailed)), "{error}");
+}
+
+/// It would insert for ever.
+#[test]
+fn a_cache_that_the_keys_cannot_fill_is_refused() {
+    let small = BenchOptions { keys: Some(1), fill: true, ..options() };
+    let error = run(&Map::default(), &small, &|| false, &mut |_, _| ()).unwrap_err();
+    assert!(matches!(error, BenchError::NeverFull { keys: 1, all_bytes: 64, capacity_bytes: 6000 }), "{error}");
 }
 
 #[test]

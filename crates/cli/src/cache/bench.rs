@@ -64,7 +64,7 @@ pub(super) struct BenchArguments {
     #[arg(long, value_name = "N", value_parser = parse_rate)]
     rate: Option<f64>,
 
-    /// Fill the cache before the measurement
+    /// Fill the cache before the measurement; all keys together must be larger than it
     #[arg(long)]
     fill: bool,
 
