@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use plimsoll_show::table::{Column, Table, csv, fixed, known};
 use plimsoll_sim::scenario::{Scenario, Series};
 use plimsoll_sim::surface::CellResult;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::parts::PartForm;
@@ -131,21 +131,42 @@ impl RunForm {
     }
 }
 
+/// All runs, as `sim run` prints them. The fields, and those of [`RunForm`], are in alphabetical order, like the keys of
+/// all other JSON: a tree of values of ten thousand runs would take longer than the text.
+#[derive(Serialize)]
+struct RunsForm<'a> {
+    interrupted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<Value>,
+    passed: bool,
+    plimsoll: &'a str,
+    #[serde(serialize_with = "forms")]
+    runs: &'a [Finished],
+    schema: u64,
+    seeds: Value,
+}
+
+fn forms<S: Serializer>(runs: &[Finished], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(runs.iter().map(RunForm::of))
+}
+
 /// Returns all runs as JSON, with the spreads if there were several seeds. `part` describes the part, if the runs are
 /// not all.
-pub fn runs_json(finished: &[Finished], spreads: &[Spread], interrupted: bool, part: Option<&PartForm>) -> Value {
-    let mut json = json!({
-        "schema": SCHEMA,
-        "plimsoll": env!("CARGO_PKG_VERSION"),
-        "interrupted": interrupted,
-        "passed": finished.iter().all(Finished::passed),
-        "runs": finished.iter().map(RunForm::of).collect::<Vec<_>>(),
-        "seeds": spreads,
-    });
-    if let Some(part) = part {
-        json["part"] = json!(part);
+pub fn runs_json(
+    finished: &[Finished],
+    spreads: &[Spread],
+    interrupted: bool,
+    part: Option<&PartForm>,
+) -> impl Serialize {
+    RunsForm {
+        interrupted,
+        part: part.map(|part| json!(part)),
+        passed: finished.iter().all(Finished::passed),
+        plimsoll: env!("CARGO_PKG_VERSION"),
+        runs: finished,
+        schema: SCHEMA,
+        seeds: json!(spreads),
     }
-    json
 }
 
 pub fn runs_csv(finished: &[Finished]) -> String {

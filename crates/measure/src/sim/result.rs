@@ -24,9 +24,9 @@ pub struct RunResult {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Table {
-    pub title: String,
     pub columns: Vec<String>,
     pub rows: Vec<Vec<String>>,
+    pub title: String,
 }
 
 /// A figure. Figures of a user's scenario have no target.
