@@ -39,7 +39,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use crate::columns::Column;
-use crate::columns::parquet::Parquet;
+use crate::columns::parquet::{GROUP_ROWS, Parquet};
 
 /// Version of the tables. It rises when a column changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
@@ -52,6 +52,10 @@ const HOST_MAX_BYTES: usize = 200;
 
 /// Most parts (days or hours) that one recording may touch: each is an open file.
 const PARTS_MAX: usize = 400;
+
+/// Most rows for which the open files of a recording have memory, apart from the file that rows are added to. A row of
+/// spans takes some 280 bytes.
+const ROOM_ROWS_MAX: usize = 4 * GROUP_ROWS;
 
 const US_PER_HOUR: i64 = 3_600_000_000;
 const US_PER_DAY: i64 = 24 * US_PER_HOUR;
@@ -186,6 +190,8 @@ struct Files<R: 'static, C: 'static> {
     columns: Vec<&'static Column<R, C>>,
     /// Open files by the number of their part (day or hour) since 1970.
     parts: BTreeMap<i64, Open<R, C>>,
+    /// The part of the last row.
+    last: Option<i64>,
     /// Directory of files until they are sent to a bucket; made with the first.
     #[cfg(feature = "s3")]
     waiting: Option<tempfile::TempDir>,
@@ -205,6 +211,7 @@ impl<R, C> Files<R, C> {
             table,
             columns: columns.into_iter().collect(),
             parts: BTreeMap::new(),
+            last: None,
             #[cfg(feature = "s3")]
             waiting: None,
         }
@@ -213,6 +220,9 @@ impl<R, C> Files<R, C> {
     /// Adds a row of this time, in microseconds since 1970.
     fn push(&mut self, at_us: i64, row: &R, shared: &C) -> Result<(), DepotError> {
         let part = at_us.div_euclid(if self.place.is_by_hour { US_PER_HOUR } else { US_PER_DAY });
+        if self.last.replace(part) != Some(part) {
+            self.bound_memory(part);
+        }
         if let Some(open) = self.parts.get_mut(&part) {
             open.file.push(row, shared);
             return Ok(());
@@ -222,6 +232,15 @@ impl<R, C> Files<R, C> {
         open.file.push(row, shared);
         self.parts.insert(part, open);
         Ok(())
+    }
+
+    /// Ends the groups of all files but that of `part` if they have memory for too many rows.
+    fn bound_memory(&mut self, part: i64) {
+        let others = || self.parts.iter().filter(|(other, _)| **other != part);
+        if others().map(|(_, open)| open.file.room_rows).sum::<usize>() > ROOM_ROWS_MAX {
+            let others = self.parts.iter_mut().filter(|(other, _)| **other != part);
+            others.for_each(|(_, open)| open.file.end_group());
+        }
     }
 
     fn open(&mut self, at_us: i64) -> Result<Open<R, C>, DepotError> {

@@ -47,6 +47,8 @@ pub(crate) struct Parquet<R: 'static, C: 'static, W: Write + Send> {
     error: Option<ParquetError>,
     columns: Vec<Held<R, C>>,
     rows_held: usize,
+    /// Rows that the memory of the columns has room for.
+    pub(crate) room_rows: usize,
     pub(crate) rows: u64,
 }
 
@@ -77,7 +79,7 @@ impl<R, C, W: Write + Send> Parquet<R, C, W> {
 
         let writer =
             SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties.build())).map_err(io_error)?;
-        Ok(Parquet { writer: Some(writer), error: None, columns, rows_held: 0, rows: 0 })
+        Ok(Parquet { writer: Some(writer), error: None, columns, rows_held: 0, room_rows: 0, rows: 0 })
     }
 
     pub(crate) fn push(&mut self, row: &R, shared: &C) {
@@ -86,10 +88,20 @@ impl<R, C, W: Write + Send> Parquet<R, C, W> {
         }
         self.columns.iter_mut().for_each(|column| column.push(row, shared));
         self.rows_held += 1;
+        self.room_rows = self.room_rows.max(self.rows_held);
         self.rows += 1;
         if self.rows_held >= GROUP_ROWS {
             self.write_group();
         }
+    }
+
+    /// Ends the group, however short it is, and frees the memory of the columns.
+    pub(crate) fn end_group(&mut self) {
+        if self.rows_held > 0 {
+            self.write_group();
+        }
+        self.columns = self.columns.iter().map(|held| Held::new(held.column)).collect();
+        self.room_rows = 0;
     }
 
     /// Ends the file. Returns its writer, or the first error since the beginning.

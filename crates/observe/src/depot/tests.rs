@@ -227,6 +227,24 @@ fn what_was_not_finished_is_not_there() {
     assert_eq!(files(&depot), before);
 }
 
+/// Each file kept the memory of its largest group until the end: gigabytes for a trace of some days.
+#[test]
+fn the_memory_of_many_parts_is_bounded() {
+    let (_directory, _, depot) = world(BEFORE_MIDNIGHT_NS);
+    let by_hour = Place { is_by_hour: true, ..place(&depot) };
+    let mut numbers = Files::new(&by_hour, Table::Spans, std::iter::once(&NUMBER));
+    let rows_each = GROUP_ROWS - 1;
+    for hour in 0..10 {
+        let at_us = BEFORE_MIDNIGHT_NS as i64 / 1000 + hour * US_PER_HOUR;
+        (0..rows_each).for_each(|_| numbers.push(at_us, &7, &()).unwrap());
+        let room: usize = numbers.parts.values().map(|open| open.file.room_rows).sum();
+        assert!(room <= ROOM_ROWS_MAX + GROUP_ROWS, "hour {hour}: {room} rows");
+    }
+    let written = numbers.finish().unwrap();
+    assert_eq!(written.iter().map(|file| file.rows).collect::<Vec<_>>(), [rows_each as u64; 10]);
+    assert!(written.iter().all(|file| reader(&file.path).metadata().file_metadata().num_rows() == rows_each as i64));
+}
+
 /// Two containers on one mount have processes of one number.
 #[test]
 fn a_temporary_file_of_another_process_stays_its_own() {
