@@ -29,14 +29,21 @@ mod words;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use plimsoll_figures::units::parse_size_bytes;
 use plimsoll_show::printable::{printable, printable_lines};
+use tokio::signal::unix::{SignalKind, signal};
 
 use failure::Failure;
 use output::{Answer, Format};
 use scratch::Scratch;
+
+/// Exit code after a signal.
+const INTERRUPTED: u8 = 130;
+/// Longest wait for a question that is to end early.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Ask a depot: SQL over what `plimsoll depot` stored, with the questions of sql/ as views
 ///
@@ -47,7 +54,7 @@ use scratch::Scratch;
 #[command(
     after_help = "Examples:\n  plimsoll query latency\n  plimsoll query --depot s3://fleet/depot \"SELECT host, count(*) FROM spans \
                   GROUP BY host\"\n  plimsoll query question.sql --format parquet -o answer.parquet\n\n\
-                  Exit codes: 0 done; 1 answered without some files, which are named; 2 bad input or usage; 3 this machine, or the server, cannot do it."
+                  Exit codes: 0 done; 1 answered without some files, which are named; 2 bad input or usage; 3 this machine, or the server, cannot do it; 130 interrupted."
 )]
 struct Arguments {
     /// A file of SQL statements, a statement, or the name of a view or table, worst first
@@ -89,9 +96,13 @@ fn size(text: &str) -> Result<usize, String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let ended = runtime
-        .map_err(|error| Failure::Machine(format!("cannot start threads: {error}")))
-        .and_then(|runtime| runtime.block_on(run(&arguments)));
+    let ended =
+        runtime.map_err(|error| Failure::Machine(format!("cannot start threads: {error}"))).and_then(|runtime| {
+            let ended = runtime.block_on(run_until_signal(arguments));
+            // A thread that waits for a cluster would be waited for.
+            runtime.shutdown_background();
+            ended
+        });
 
     match ended {
         Ok(code) => code,
@@ -102,6 +113,27 @@ fn main() -> ExitCode {
             ExitCode::from(failure.exit_code())
         }
     }
+}
+
+/// Runs the command. At SIGINT and SIGTERM it ends early, and its temporary files are removed.
+async fn run_until_signal(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let signals = |error: io::Error| Failure::Machine(format!("cannot wait for signals: {error}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;
+    let mut running = tokio::spawn(async move { run(&arguments).await });
+
+    tokio::select! {
+        ended = &mut running => match ended {
+            Ok(ended) => return ended,
+            Err(panic) => return Err(Failure::Machine(panic.to_string())),
+        },
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    running.abort();
+    // What waits for a cluster does not end: the next question removes its files.
+    let _ = tokio::time::timeout(END_TIMEOUT, running).await;
+    Ok(ExitCode::from(INTERRUPTED))
 }
 
 async fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {

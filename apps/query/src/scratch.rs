@@ -1,6 +1,6 @@
 //! The directory of temporary files, which the next start removes if the process was killed.
 //!
-//! **Why.** Ctrl-C ends the process at once. What a sort had written, up to 100 GB, would stay.
+//! **Why.** A process that is killed removes nothing. What a sort had written, up to 100 GB, would stay.
 //!
 //! **How.** A process holds a lock on a file in its directory. Each start removes the user's directories whose lock
 //! nobody holds.

@@ -8,7 +8,7 @@ mod skip;
 mod versitygw;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
@@ -460,29 +460,48 @@ fn memory_is_bounded() {
     world.ask(&["--memory", "much", "latency"]).code.filter(|code| *code == 2).unwrap();
 }
 
-/// As Ctrl-C does it: the process writes gigabytes, and ends at once.
 #[test]
-fn the_next_question_removes_what_a_killed_one_left() {
+fn an_interrupted_question_leaves_no_files_and_the_next_removes_what_a_killed_one_left() {
     let world = World::new();
     let temporary = world.directory.path().join("tmp");
     let held = temporary.join("plimsoll-query-held");
     std::fs::create_dir_all(&held).unwrap();
+    let answers = world.directory.path().join("answers");
+    std::fs::create_dir(&answers).unwrap();
     let lock = std::fs::File::create(held.join("lock")).unwrap();
     lock.lock().unwrap();
 
     let sorted = "SELECT a.value FROM generate_series(1, 10000) a CROSS JOIN generate_series(1, 10000) b ORDER BY a.value + b.value DESC";
-    let mut command = world.command(&["--depot", "depot", "--memory", "32MiB", "--format", "csv", sorted]);
-    let mut killed = command.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let start = |output: &[&str]| {
+        let words = [&["--depot", "depot", "--memory", "32MiB", "--format", "csv", sorted], output].concat();
+        let mut command = world.command(&words);
+        command.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
     let inside = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten().map(|it| it.path());
     let is_written = || {
         let mut found: Vec<PathBuf> = inside(&temporary).flat_map(|it| inside(&it).chain([it.clone()])).collect();
         found.retain(|it| it.file_name().is_some_and(|name| name.to_string_lossy().starts_with("datafusion-")));
         found.iter().any(|it| inside(it).next().is_some())
     };
-    while !is_written() {
-        assert_eq!(killed.try_wait().unwrap(), None, "it ended before it wrote");
-        std::thread::sleep(std::time::Duration::from_millis(10));
+    let wait_until_written = |process: &mut Child| {
+        while !is_written() {
+            assert_eq!(process.try_wait().unwrap(), None, "it ended before it wrote");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    };
+
+    for signal in ["INT", "TERM"] {
+        let mut interrupted = start(&["-o", "answers/sorted.csv"]);
+        wait_until_written(&mut interrupted);
+        let sent = Command::new("kill").args([format!("-{signal}"), interrupted.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        assert_eq!(interrupted.wait().unwrap().code(), Some(130), "{signal}");
+        assert_eq!(inside(&temporary).collect::<Vec<_>>(), std::slice::from_ref(&held), "{signal}");
+        assert_eq!(inside(&answers).count(), 0, "{signal}: neither a whole answer nor a part");
     }
+
+    let mut killed = start(&[]);
+    wait_until_written(&mut killed);
     killed.kill().unwrap();
     killed.wait().unwrap();
     assert!(is_written());
