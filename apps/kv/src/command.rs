@@ -50,6 +50,8 @@ const READ_BYTES_PER_S_MIN: f64 = 65_536.0;
 const SCAN_PATIENCE: Duration = Duration::from_secs(5);
 /// Most keys that a step of a scan reads.
 const SCAN_COUNT_MAX: u64 = 100_000;
+/// Longest pattern: a scan compares each key with it.
+const PATTERN_MAX_BYTES: usize = 1 << 10;
 /// Metrics of SlateDB that INFO shows.
 const FIGURES: [&str; 5] =
     ["total_mem_size_bytes", "l0_sst_count", "sorted_run_count", "backpressure_count", "write_ops"];
@@ -531,7 +533,10 @@ fn scan_options<'a>(cursor: &[u8], options: &[&'a [u8]]) -> Result<(u64, u64, &'
                 let asked = number(word).filter(|count| (1..=SCAN_COUNT_MAX).contains(count));
                 count = asked.ok_or("ERR COUNT is a number from 1 to 100000")?;
             }
-            [name, word] if name.eq_ignore_ascii_case(b"MATCH") => pattern = word,
+            [name, word] if name.eq_ignore_ascii_case(b"MATCH") => {
+                let short = (word.len() <= PATTERN_MAX_BYTES).then_some(*word);
+                pattern = short.ok_or("ERR a pattern has at most 1024 bytes")?;
+            }
             _ => return Err("ERR syntax error: SCAN cursor [MATCH pattern] [COUNT count]"),
         }
     }

@@ -223,7 +223,7 @@ impl Database {
         // its files.
         let reserved_bytes = memory.unflushed_bytes * 3 / 2;
         let handle = engine.runtime.any_shard();
-        let log = CommitLog::open(handle, classes.commitlog, log, segment_bytes, reserved_bytes).await;
+        let log = CommitLog::open(handle, classes.commitlog, &claim, segment_bytes, reserved_bytes).await;
         let log = log.map_err(|error| Failure::machine("cannot open the commit log", error))?;
 
         let recorder = Arc::new(DefaultMetricsRecorder::new());

@@ -13,7 +13,7 @@ fn each_command_has_its_answer() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &[]);
     let binary = [0_u8, 13, 10, 255];
-    let cases: [(&[&[u8]], &str); 26] = [
+    let cases: [(&[&[u8]], &str); 27] = [
         (&[b"PING"], "+PONG\r\n"),
         (&[b"ping", b"ahoy"], "$4\r\nahoy\r\n"),
         (&[b"GET", b"ship"], "$-1\r\n"),
@@ -37,6 +37,7 @@ fn each_command_has_its_answer() {
         (&[b"SET", b"", b"b"], "-ERR a key of 0 bytes"),
         (&[b"FLUSHALL"], "-ERR unknown command 'FLUSHALL'"),
         (&[b"SCAN", b"0", b"COUNT", b"0"], "-ERR COUNT is a number from 1"),
+        (&[b"SCAN", b"0", b"MATCH", &[b'['; 1025]], "-ERR a pattern has at most 1024 bytes"),
         (&[b"SCAN", b"7"], "-ERR no such cursor"),
         (&[b"SCAN", b"x"], "-ERR invalid cursor"),
         (&[b"QUIT"], "+OK\r\n"),

@@ -14,7 +14,7 @@
 //! One writer, as the directory's lock ensures. All readers are at a checkpoint and need no log.
 //!
 //! # Example
-//! `CommitLog::open(handle, class, directory, 4 << 20, 16 << 20).await?`, then
+//! `CommitLog::open(handle, class, &claim, 4 << 20, 16 << 20).await?`, then
 //! `Db::builder(..).with_wal_writer(Box::new(log))`
 
 mod owner;
@@ -24,7 +24,6 @@ mod segments;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Bound;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,7 +38,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 pub use owner::Claim;
-use record::{Record, rows};
+use record::Record;
 use segments::{Found, Place, Segments};
 
 /// Records after which the memory table is flushed. This bounds the records that a start replays.
@@ -54,20 +53,21 @@ pub struct CommitLog {
 }
 
 impl CommitLog {
-    /// Opens the log in `directory`, or creates it, with files of `segment_bytes` and space for `reserved_bytes`. All
-    /// of its I/O has `class`.
+    /// Opens the log that `claim` holds, or creates it, with files of `segment_bytes` and space for `reserved_bytes`.
+    /// All of its I/O has `class`.
     ///
     /// # Errors
     /// The system's error.
     pub async fn open(
         handle: Handle,
         class: Class,
-        directory: PathBuf,
+        claim: &Claim,
         segment_bytes: u64,
         reserved_bytes: u64,
     ) -> io::Result<CommitLog> {
         let segments_min = reserved_bytes.div_ceil(segment_bytes) as usize;
-        let (segments, found) = Segments::open(handle, class, directory, segment_bytes, segments_min).await?;
+        let log = (claim.log().to_owned(), claim.seed());
+        let (segments, found) = Segments::open(handle, class, log, segment_bytes, segments_min).await?;
         Ok(CommitLog { segments: Arc::new(segments), found: Arc::new(Mutex::new(found)) })
     }
 }
@@ -136,8 +136,8 @@ struct Replay {
 impl WalIterator for Replay {
     async fn next(&mut self) -> Result<Option<WalRows>, WalError> {
         let Some((number, place)) = self.records.pop_front() else { return Ok(None) };
-        let blocks = self.segments.read(&place).await.map_err(|error| WalError::Unavailable(Arc::new(error)))?;
-        let rows = rows(&blocks).ok_or_else(|| damaged(format!("record {number} of the commit log changed")))?;
+        let rows = self.segments.read(&place).await.map_err(|error| WalError::Unavailable(Arc::new(error)))?;
+        let rows = rows.ok_or_else(|| damaged(format!("record {number} of the commit log changed")))?;
         Ok(Some(WalRows { rows, last_consumed_wal_file_id: number }))
     }
 }
@@ -233,7 +233,7 @@ impl Shared {
             };
 
             let last_seq = record.last_seq();
-            segments.write(&mut tail, number, record.end(number)).await;
+            segments.write(&mut tail, number, record).await;
 
             let flushed = |state: &mut State| {
                 state.writing = (0, 0);
@@ -359,16 +359,19 @@ mod tests {
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
         let runtime = Runtime::start(&topology, &ShardOptions { pin: false, ..ShardOptions::default() }).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let files = || std::fs::read_dir(directory.path()).unwrap().count();
+        let is_file = |name: std::ffi::OsString| name.to_string_lossy().ends_with(".log");
+        let entries = || std::fs::read_dir(directory.path().join("log")).unwrap();
+        let files = || entries().filter(|entry| is_file(entry.as_ref().unwrap().file_name())).count();
         let (handle, four) = (runtime.any_shard(), 4 * BLOCK_BYTES as u64);
-        let log = CommitLog::open(handle, Class::DEFAULT, directory.path().to_owned(), four, 0).await.unwrap();
+        let claim = Claim::take(directory.path(), &directory.path().join("log")).unwrap();
+        let log = CommitLog::open(handle, Class::DEFAULT, &claim, four, 0).await.unwrap();
 
         let mut tail = None;
         for number in 1..=12 {
             let (key, value) = (number.to_string().into(), ValueDeletable::Tombstone);
             let mut record = Record::default();
             record.push(&[RowEntry { key, value, seq: number, create_ts: None, expire_ts: None }]);
-            log.segments.write(&mut tail, number, record.end(number)).await;
+            log.segments.write(&mut tail, number, record).await;
         }
         assert_eq!(files(), 3, "four records a file");
 

@@ -11,12 +11,13 @@
 //! stop). A needed log must be found again. A spent one may be replaced, by a new log.
 //!
 //! # Limits
-//! The log of a database that has not named one yet (it is new, or an earlier version wrote it) is the one found first.
+//! The log of a database that has not named one yet is the one found first.
 //!
 //! # Example
 //! `Claim::take(directory, log)?` before the log is opened, `release` after a clean stop.
 
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -94,6 +95,16 @@ impl Claim {
         Ok(claim)
     }
 
+    /// Returns the directory of the log.
+    pub(super) fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Returns the seed of the check sums of the log's records.
+    pub(super) fn seed(&self) -> u32 {
+        crc32c::crc32c(self.identity.as_bytes())
+    }
+
     /// Records that the tree has all that the log has: the next server may use another log.
     ///
     /// # Errors
@@ -141,10 +152,12 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     File::open(path.parent().unwrap_or(path))?.sync_all()
 }
 
-/// Returns an identity that no other log has.
+/// Returns an identity that no other log has, and that nobody can guess.
 fn new_identity() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{:x}-{:x}", since.as_nanos(), std::process::id())
+    // Its keys are random.
+    let random = RandomState::new().hash_one(since);
+    format!("{:x}-{random:x}", since.as_nanos())
 }
 
 #[cfg(test)]

@@ -9,14 +9,15 @@
 //!   4  mark       8  number of the record       4  length of the rows
 //!   4  crc32c of number, length and rows        .. the rows
 //! ```
-//! Consecutive records have consecutive numbers, so an old record behind a new one is not part of the log. A row has
-//! its key, its value unless it is a deletion, its sequence number, and its times if set.
+//! Consecutive records have consecutive numbers, so an old record behind a new one is not part of the log. The check
+//! sum begins with a seed of the log that clients do not know: none of them can send a value that is a record. A row
+//! has its key, its value unless it is a deletion, its sequence number, and its times if set.
 //!
 //! # Limits
 //! At most 4 GiB - 1 bytes of rows.
 //!
 //! # Example
-//! `Record::default()`, `push(&rows)`, and `end(7)` returns the blocks of record 7.
+//! `Record::default()`, `push(&rows)`, and `end(7, seed)` returns the blocks of record 7.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use slatedb::{RowEntry, ValueDeletable};
@@ -26,7 +27,7 @@ pub(crate) const BLOCK_BYTES: usize = 4096;
 /// Bytes before the rows.
 const HEAD_BYTES: usize = 20;
 /// The first bytes of a record.
-const MARK: u32 = u32::from_le_bytes(*b"PKV1");
+const MARK: u32 = u32::from_le_bytes(*b"PKV2");
 
 /// Kind of a row, in the two lowest bits of its first byte.
 const DELETION: u8 = 0;
@@ -92,15 +93,15 @@ impl Record {
         self.last_seq
     }
 
-    /// Completes the record with its number, and returns its blocks.
-    pub(crate) fn end(mut self, number: u64) -> Bytes {
+    /// Completes the record with its number, for the log of `seed`, and returns its blocks.
+    pub(crate) fn end(mut self, number: u64, seed: u32) -> Bytes {
         let rows_bytes = self.bytes.len() - HEAD_BYTES;
         let mut head = &mut self.bytes[..HEAD_BYTES];
         head.put_u32_le(MARK);
         head.put_u64_le(number);
         head.put_u32_le(rows_bytes as u32);
 
-        let crc = check_sum(&self.bytes);
+        let crc = check_sum(&self.bytes, seed);
         self.bytes[HEAD_BYTES - 4..HEAD_BYTES].copy_from_slice(&crc.to_le_bytes());
 
         let padded_bytes = self.bytes.len().next_multiple_of(BLOCK_BYTES);
@@ -110,8 +111,8 @@ impl Record {
 }
 
 /// Returns the check sum of a record, from its number on, without the sum itself.
-fn check_sum(record: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&record[4..HEAD_BYTES - 4]), &record[HEAD_BYTES..])
+fn check_sum(record: &[u8], seed: u32) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c_append(seed, &record[4..HEAD_BYTES - 4]), &record[HEAD_BYTES..])
 }
 
 /// The head of a record, from its first block.
@@ -135,13 +136,13 @@ impl Head {
     }
 }
 
-/// Returns the rows of the record in `blocks`, or `None` if the record is not whole.
-pub(crate) fn rows(blocks: &Bytes) -> Option<Vec<RowEntry>> {
+/// Returns the rows of the record in `blocks`, or `None` if the record is not whole, or not of the log of `seed`.
+pub(crate) fn rows(blocks: &Bytes, seed: u32) -> Option<Vec<RowEntry>> {
     Head::read(blocks)?;
     let rows_bytes = u32::from_le_bytes(blocks[12..16].try_into().ok()?) as usize;
     let record = blocks.slice(..(HEAD_BYTES + rows_bytes).min(blocks.len()));
     let crc = u32::from_le_bytes(blocks[16..HEAD_BYTES].try_into().ok()?);
-    if record.len() < HEAD_BYTES + rows_bytes || check_sum(&record) != crc {
+    if record.len() < HEAD_BYTES + rows_bytes || check_sum(&record, seed) != crc {
         return None;
     }
     let (mut rest, mut rows) = (record.slice(HEAD_BYTES..), Vec::new());
@@ -195,21 +196,23 @@ mod tests {
         assert!(record.is_empty());
         batches.iter().for_each(|batch| record.push(batch));
         assert_eq!((record.rows(), record.last_seq()), (4, Some(u64::MAX)));
-        let blocks = record.end(9);
+        let blocks = record.end(9, 7);
         assert_eq!(blocks.len(), 4 * BLOCK_BYTES);
         let head = Head::read(&blocks[..BLOCK_BYTES]).unwrap();
         assert_eq!(head, Head { number: 9, blocks_bytes: blocks.len() });
-        assert_eq!(rows(&blocks).unwrap(), batches.concat());
+        assert_eq!(rows(&blocks, 7).unwrap(), batches.concat());
+
+        assert_eq!(rows(&blocks, 8), None, "of another log");
 
         // A changed byte and a missing block are detected; the padding is not checked.
         let used_bytes = blocks.iter().rposition(|byte| *byte != 0).unwrap() + 1;
         for at in (0..used_bytes).step_by(37) {
             let mut damaged = blocks.to_vec();
             damaged[at] ^= 0x10;
-            assert_eq!(rows(&damaged.into()), None, "byte {at}");
+            assert_eq!(rows(&damaged.into(), 7), None, "byte {at}");
         }
         for len in (0..blocks.len()).step_by(BLOCK_BYTES) {
-            assert_eq!(rows(&blocks.slice(..len)), None, "{len} bytes");
+            assert_eq!(rows(&blocks.slice(..len), 7), None, "{len} bytes");
         }
     }
 }

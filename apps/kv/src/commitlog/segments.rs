@@ -16,7 +16,7 @@
 //! record twice.
 //!
 //! # Example
-//! `segments.write(&mut tail, 7, record.end(7)).await`
+//! `segments.write(&mut tail, 7, record).await`
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -27,8 +27,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use plimsoll::backend::error_number;
 use plimsoll::{Class, File, Handle, OpenOptions};
+use slatedb::RowEntry;
 
-use super::record::{BLOCK_BYTES, Head, rows};
+use super::record::{BLOCK_BYTES, Head, Record, rows};
 
 /// Unit in which the rest of a file is searched for records, in bytes.
 const SEARCH_BYTES: u64 = 1 << 20;
@@ -78,6 +79,8 @@ pub(crate) struct Segments {
     handle: Handle,
     class: Class,
     directory: PathBuf,
+    /// The seed of the records' check sums.
+    seed: u32,
     segment_bytes: u64,
     files: Mutex<Files>,
 }
@@ -90,15 +93,15 @@ pub(crate) struct Tail {
 }
 
 impl Segments {
-    /// Opens the log in `directory`, which is created if missing, with at least `segments_min` files. Returns its
-    /// records.
+    /// Opens the log of `seed` in `directory`, which is created if missing, with at least `segments_min` files. Returns
+    /// its records.
     ///
     /// # Errors
     /// The system's error.
     pub(crate) async fn open(
         handle: Handle,
         class: Class,
-        directory: PathBuf,
+        (directory, seed): (PathBuf, u32),
         segment_bytes: u64,
         segments_min: usize,
     ) -> io::Result<(Segments, Found)> {
@@ -118,14 +121,14 @@ impl Segments {
 
         let last_name = paths.last().map_or(0, |(name, _)| *name);
         let files = Files { last_name, spares_max: segments_min, ..Files::default() };
-        let segments = Segments { handle, class, directory, segment_bytes, files: Mutex::new(files) };
+        let segments = Segments { handle, class, directory, seed, segment_bytes, files: Mutex::new(files) };
 
         let (mut found, mut ends) = (Found::default(), Vec::new());
         for (_, path) in paths {
             let file = segments.open_file(&path, false).await?;
             // Records that are read now must also survive the next crash.
             file.sync_data().await?;
-            let (records, end_bytes) = read_records(&file, &path).await?;
+            let (records, end_bytes) = read_records(&file, &path, seed).await?;
             ends.push((path, file.info().len_bytes, end_bytes, records.last().map(|(number, _)| *number)));
             found.places.extend(records);
         }
@@ -135,7 +138,7 @@ impl Segments {
             let mut last_number = last_number;
             if last_number.is_none_or(|number| number == last) {
                 let file = segments.open_file(&path, false).await?;
-                if let Some(behind) = search_record(&file, end_bytes, last).await? {
+                if let Some(behind) = search_record(&file, end_bytes, last, seed).await? {
                     (found.behind, last_number) = (Some(behind), Some(behind));
                 }
             }
@@ -174,17 +177,19 @@ impl Segments {
         Ok(opened?.in_class(self.class))
     }
 
-    /// Returns the blocks of the record at `place`.
+    /// Returns the rows of the record at `place`; `None` if it has changed.
     ///
     /// # Errors
     /// The system's error.
-    pub(crate) async fn read(&self, place: &Place) -> io::Result<Bytes> {
+    pub(crate) async fn read(&self, place: &Place) -> io::Result<Option<Vec<RowEntry>>> {
         let file = self.open_file(&place.path, false).await?;
-        Ok(Bytes::from_owner(file.read_exact_at(place.offset, place.len_bytes).await?))
+        let blocks = Bytes::from_owner(file.read_exact_at(place.offset, place.len_bytes).await?);
+        Ok(rows(&blocks, self.seed))
     }
 
-    /// Appends the blocks of record `number` at `tail`, or to another segment. Returns once they are durable.
-    pub(crate) async fn write(&self, tail: &mut Option<Tail>, number: u64, blocks: Bytes) {
+    /// Appends `record` as number `number` at `tail`, or to another segment. Returns once it is durable.
+    pub(crate) async fn write(&self, tail: &mut Option<Tail>, number: u64, record: Record) {
+        let blocks = record.end(number, self.seed);
         let mut is_told = false;
         while let Err(error) = self.try_write(tail, number, &blocks).await {
             if !is_told {
@@ -303,7 +308,7 @@ impl Files {
 }
 
 /// Returns the whole records at the beginning of `file`, as far as their numbers are consecutive, and where they end.
-async fn read_records(file: &File, path: &Path) -> io::Result<(Vec<(u64, Place)>, u64)> {
+async fn read_records(file: &File, path: &Path, seed: u32) -> io::Result<(Vec<(u64, Place)>, u64)> {
     let (mut records, mut offset): (Vec<(u64, Place)>, u64) = (Vec::new(), 0);
     let len_bytes = file.info().len_bytes;
     while offset + BLOCK_BYTES as u64 <= len_bytes {
@@ -315,7 +320,7 @@ async fn read_records(file: &File, path: &Path) -> io::Result<(Vec<(u64, Place)>
         }
 
         let blocks = Bytes::from_owner(file.read_exact_at(offset, head.blocks_bytes).await?);
-        if rows(&blocks).is_none() {
+        if rows(&blocks, seed).is_none() {
             break;
         }
 
@@ -326,17 +331,17 @@ async fn read_records(file: &File, path: &Path) -> io::Result<(Vec<(u64, Place)>
 }
 
 /// Returns the number of the first whole record of `file` from `offset` on whose number is above `last`.
-async fn search_record(file: &File, offset: u64, last: u64) -> io::Result<Option<u64>> {
+async fn search_record(file: &File, offset: u64, last: u64, seed: u32) -> io::Result<Option<u64>> {
     let (len_bytes, block_bytes) = (file.info().len_bytes, BLOCK_BYTES as u64);
     for from in (offset..len_bytes).step_by(SEARCH_BYTES as usize) {
         let part = file.read_at(from, (len_bytes - from).min(SEARCH_BYTES) as usize).await?;
         for (at, block) in (from..).step_by(BLOCK_BYTES).zip(part.chunks_exact(BLOCK_BYTES)) {
             let Some(head) = Head::read(block).filter(|head| head.number > last) else { continue };
-            // A value that a client wrote may look like a head, but not with a number that the log can have here.
+            // A value that a client wrote may look like a head: most have no number that the log can have here.
             let is_near = head.number - last <= len_bytes / block_bytes + 1;
             if is_near && at + head.blocks_bytes as u64 <= len_bytes {
                 let blocks = Bytes::from_owner(file.read_exact_at(at, head.blocks_bytes).await?);
-                if rows(&blocks).is_some() {
+                if rows(&blocks, seed).is_some() {
                     return Ok(Some(head.number));
                 }
             }
@@ -350,9 +355,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
     use plimsoll::{Classes, DiskSetup, Runtime, ShardOptions, Topology};
-    use slatedb::{RowEntry, ValueDeletable};
+    use slatedb::ValueDeletable;
 
-    use super::super::record::Record;
     use super::*;
 
     fn start() -> Runtime {
@@ -362,7 +366,7 @@ mod tests {
 
     async fn open(runtime: &Runtime, directory: &Path) -> (Segments, Found) {
         let segment_bytes = 4 * BLOCK_BYTES as u64;
-        Segments::open(runtime.any_shard(), Class::DEFAULT, directory.join("log"), segment_bytes, 2).await.unwrap()
+        Segments::open(runtime.any_shard(), Class::DEFAULT, (directory.join("log"), 7), segment_bytes, 2).await.unwrap()
     }
 
     fn row(number: u64, value: &str) -> RowEntry {
@@ -373,7 +377,7 @@ mod tests {
     async fn write(segments: &Segments, tail: &mut Option<Tail>, number: u64, value: &str) {
         let mut record = Record::default();
         record.push(&[row(number, value)]);
-        segments.write(tail, number, record.end(number)).await;
+        segments.write(tail, number, record).await;
     }
 
     /// Reopens the log, checks that its records from `first` on are `expected`, and returns it.
@@ -382,7 +386,7 @@ mod tests {
         assert_eq!(found.behind, None);
         let mut seen = Vec::new();
         for (number, place) in found.places.range(first..) {
-            seen.push((*number, rows(&segments.read(place).await.unwrap()).unwrap()));
+            seen.push((*number, segments.read(place).await.unwrap().unwrap()));
         }
         let expected: Vec<_> = expected.iter().map(|(number, value)| (*number, vec![row(*number, value)])).collect();
         assert_eq!(seen, expected);
@@ -442,6 +446,7 @@ mod tests {
         write(&segments, &mut tail, 2, "again").await;
         check(&runtime, directory.path(), 0, &[(1, "whole"), (2, "again")]).await;
     }
+
     #[tokio::test]
     async fn a_record_that_is_damaged_does_not_end_the_log() {
         let (runtime, directory) = (start(), tempfile::tempdir().unwrap());
@@ -469,6 +474,36 @@ mod tests {
         std::fs::write(&path, whole).unwrap();
         check(&runtime, directory.path(), 0, &[(1, "ahoy"), (2, "ahoy"), (3, "ahoy")]).await;
     }
+
+    /// It was taken for one behind a damaged record, and the database did not open again.
+    #[tokio::test]
+    async fn a_value_that_looks_like_a_record_is_none() {
+        let (runtime, directory) = (start(), tempfile::tempdir().unwrap());
+        let (segments, _) = open(&runtime, directory.path()).await;
+        let mut planted = Record::default();
+        planted.push(&[row(2, "planted")]);
+        let planted = planted.end(3, 0);
+        let before = "x".repeat(BLOCK_BYTES);
+        let (mut tail, mut record) = (None, Record::default());
+        record.push(&[row(1, &before)]);
+        // Where the second block of the record begins.
+        let offset = BLOCK_BYTES - (record.len_bytes() - before.len());
+        let value = [&before.as_bytes()[..offset], &planted].concat();
+        let mut record = Record::default();
+        record.push(&[RowEntry { value: ValueDeletable::Value(value.into()), ..row(1, "") }]);
+        segments.write(&mut tail, 1, record).await;
+
+        // The file is used again: the end of the log is before what it held.
+        let mut tail = None;
+        segments.files().used.clear();
+        segments.files().spare.push_front(directory.path().join("log/00000001.log"));
+        write(&segments, &mut tail, 2, "ahoy").await;
+        let block = |number: usize, bytes: &[u8]| bytes[number * BLOCK_BYTES..(number + 1) * BLOCK_BYTES].to_vec();
+        let bytes = std::fs::read(directory.path().join("log/00000001.log")).unwrap();
+        assert_eq!(block(1, &bytes), block(0, &planted), "the planted one is where a record can begin");
+        check(&runtime, directory.path(), 2, &[(2, "ahoy")]).await;
+    }
+
     #[tokio::test]
     async fn a_write_that_fails_takes_no_files() {
         let (runtime, directory) = (start(), tempfile::tempdir().unwrap());
