@@ -6,20 +6,20 @@ use plimsoll::backend::{Backend, OpenOptions};
 use plimsoll::{Class, Classes, DiskSetup, ShardOptions, Topology, TopologyError};
 use plimsoll_files::{job_reader, sched_groups};
 use plimsoll_measure::load::{
-    Access, Control, FAULTS_MAX, Interval, JobResult, JobSpec, LoadError, Pattern, PauseDistribution, Plan, Scratch,
-    SizeShare, SteadyCriterion, SteadyStop, Target, Watch, run, run_watched, unlink_path,
+    Access, Control, JobSpec, LoadError, Pattern, Plan, Scratch, SizeShare, Target, Watch, run, run_watched,
+    unlink_path,
 };
 use plimsoll_measure::report::TestReport;
 use plimsoll_measure::test::{Storage, TestOptions};
 
 use crate::skip::{self, skip};
 
-const REGION_BYTES: u64 = 1 << 20;
+pub(crate) const REGION_BYTES: u64 = 1 << 20;
 /// Long enough for a few requests on a busy machine.
-const DURATION_NS: u64 = 50_000_000;
+pub(crate) const DURATION_NS: u64 = 50_000_000;
 
 /// Two shards, of which the first has the only I/O queue. `None` where NUMA forbids that.
-fn one_queue(shards: u16) -> Option<Topology> {
+pub(crate) fn one_queue(shards: u16) -> Option<Topology> {
     let setup = DiskSetup { num_io_queues: Some(1), ..DiskSetup::unlimited() };
     match Topology::new(shards, Classes::new(), vec![setup]) {
         Ok(topology) => Some(topology),
@@ -32,7 +32,7 @@ fn one_queue(shards: u16) -> Option<Topology> {
 }
 
 /// A file of zeros in the memory of `topology`.
-fn target(topology: &Topology, name: &str) -> Target {
+pub(crate) fn target(topology: &Topology, name: &str) -> Target {
     let mut backend = MemoryBackend::new(topology.memory()).expect("memory is there");
     let how = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
     let (file, _) = backend.open(name.as_ref(), &how).expect("a new file");
@@ -41,11 +41,11 @@ fn target(topology: &Topology, name: &str) -> Target {
     Target { file: topology.file(name.as_ref(), how, 0), offset: 0, len_bytes: REGION_BYTES }
 }
 
-fn job(name: &str, pattern: Pattern, parallelism: u32) -> JobSpec {
+pub(crate) fn job(name: &str, pattern: Pattern, parallelism: u32) -> JobSpec {
     JobSpec::closed_loop(name, pattern, 4096, parallelism, Class::DEFAULT)
 }
 
-fn plan(topology: Topology, backend: BackendKind, jobs: Vec<JobSpec>) -> Plan {
+pub(crate) fn plan(topology: Topology, backend: BackendKind, jobs: Vec<JobSpec>) -> Plan {
     let options = ShardOptions { backend: Some(backend), pin: false, ..ShardOptions::default() };
     Plan { topology, options, jobs, warmup_ns: 0, duration_ns: DURATION_NS, seed: 1 }
 }
@@ -202,7 +202,7 @@ fn a_job_file_runs_whatever_its_names_and_groups() {
 }
 
 /// One shard on a backend, with a job on a file of its own for each name.
-fn alone(backend: BackendKind, jobs: Vec<JobSpec>, duration_ns: u64) -> Plan {
+pub(crate) fn alone(backend: BackendKind, jobs: Vec<JobSpec>, duration_ns: u64) -> Plan {
     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).expect("one shard and one disk");
     let placed = jobs.into_iter().map(|job| {
         let target = target(&topology, &job.name);
@@ -213,7 +213,7 @@ fn alone(backend: BackendKind, jobs: Vec<JobSpec>, duration_ns: u64) -> Plan {
 }
 
 /// Long enough that only limits end a run.
-const FOR_EVER_NS: u64 = u64::MAX / 4;
+pub(crate) const FOR_EVER_NS: u64 = u64::MAX / 4;
 
 #[test]
 fn mixes_have_their_proportion_exactly() {
@@ -292,56 +292,6 @@ fn limits_count_what_is_given_back() {
 }
 
 #[test]
-fn a_paced_job_ends_with_its_last_completion() {
-    // Each fiber's next due time is as good as never: only a job that does not wait for it ends.
-    for (limit_requests, limit_bytes) in [(Some(1), None), (None, Some(8192))] {
-        for rates in [(Some(1e-6), None), (None, Some(1e-6))] {
-            for sizes in [vec![], vec![SizeShare { bytes: 4096, percent: 100.0 }]] {
-                let paced = job("paced", Pattern::RandRead, 3).shaped(|it| {
-                    it.requests_per_s_per_fiber = rates.0;
-                    it.requests_per_s_per_shard = rates.1;
-                    it.batch = 2;
-                    it.limit_requests = limit_requests;
-                    it.limit_bytes = limit_bytes;
-                    it.sizes = sizes;
-                });
-                let plan = alone(BackendKind::Memory, vec![paced], FOR_EVER_NS);
-                let watch = Watch { interval_ns: 1_000_000, steady: None };
-                let total = run_watched(&plan, &watch, &Control::default()).unwrap().total("paced");
-                assert_eq!((total.requests, total.errors), (2, 0), "{limit_requests:?} {rates:?}");
-                let intervals_ns: u64 = total.intervals.iter().map(|interval| interval.length_ns).sum();
-                assert_eq!(intervals_ns, total.elapsed_ns, "{total:?}");
-            }
-        }
-    }
-}
-
-#[test]
-fn what_was_due_at_the_end_is_counted() {
-    // Slices of 1 ms, due every 0.1 ms: nine of ten cannot be done in time, whoever has the CPU.
-    let slow = |name: &str| job(name, Pattern::Cpu { execution_ns: 1_000_000 }, 1);
-    let jobs = vec![
-        slow("shard").shaped(|it| it.requests_per_s_per_shard = Some(10_000.0)),
-        slow("fiber").shaped(|it| it.requests_per_s_per_fiber = Some(10_000.0)),
-        slow("limited").shaped(|it| {
-            it.requests_per_s_per_shard = Some(10_000.0);
-            it.limit_requests = Some(99);
-        }),
-        slow("closed"),
-    ];
-    let plan = alone(BackendKind::Null, jobs, 2 * DURATION_NS);
-    let watched = run_watched(&plan, &Watch::default(), &Control::default()).unwrap();
-    for (name, due) in [("shard", 1000), ("fiber", 1000), ("limited", 100)] {
-        let total = watched.total(name);
-        let seen = total.requests + total.overdue;
-        // The window begins and ends a little beside the schedule.
-        assert!(seen.abs_diff(due) <= due / 50 + 2, "{name}: {} done, {} not", total.requests, total.overdue);
-        assert!(total.overdue_oldest_ns > 0 && total.overdue_oldest_ns <= 2 * DURATION_NS + 1_000_000, "{total:?}");
-    }
-    assert_eq!((watched.total("closed").overdue, watched.total("closed").overdue_oldest_ns), (0, 0));
-}
-
-#[test]
 fn flushes_come_after_writes_and_are_counted_by_themselves() {
     for (every, limit, flushes) in [(1, 99, 99), (10, 99, 9), (7, 99, 14)] {
         let flushed = job("log", Pattern::Overwrite, 1).shaped(|it| {
@@ -390,233 +340,6 @@ fn files_are_removed_once_each() {
     let total = run(&plan, &Control::default()).unwrap().total("unlink");
     // The last file does not exist.
     assert_eq!((total.requests, total.errors, total.first_error), (19, 1, Some(2)));
-}
-
-#[test]
-fn a_schedule_of_the_shard_makes_as_many_requests_as_are_due() {
-    // Rates that any machine keeps up with; the count does not depend on when it gets its turns.
-    for (rate, distribution, allowed) in
-        [(10_000.0, PauseDistribution::Uniform, 0.005), (100.0, PauseDistribution::Uniform, 0.05)]
-    {
-        let paced = job("paced", Pattern::RandRead, 4).shaped(|it| {
-            it.requests_per_s_per_shard = Some(rate);
-            it.pause_distribution = distribution;
-        });
-        let result = run(&alone(BackendKind::Null, vec![paced], 20 * DURATION_NS), &Control::default()).unwrap();
-        let total = result.total("paced");
-        // What was due while the thread did not run at the very end is still to be sent.
-        let lost = rate * (total.latency.max() as f64 / 1e9);
-        let due = rate * total.elapsed_ns as f64 / 1e9;
-        assert!((total.requests as f64 - due).abs() <= due * allowed + lost + 1.0, "{due} {total:?}");
-    }
-}
-
-#[test]
-fn a_schedule_goes_on_while_all_fibers_are_busy() {
-    // Slices of 1 ms that are due every 0.1 ms: the backlog grows, and each waits for all before it.
-    let late = job("late", Pattern::Cpu { execution_ns: 1_000_000 }, 1).shaped(|it| {
-        it.requests_per_s_per_shard = Some(10_000.0);
-        it.limit_requests = Some(19);
-    });
-    let total = run(&alone(BackendKind::Null, vec![late], FOR_EVER_NS), &Control::default()).unwrap().total("late");
-    assert_eq!(total.requests, 20);
-    // The last was due after 1.9 ms and is done after 20 slices.
-    assert!(total.latency.max() >= 18_000_000, "{total:?}");
-}
-
-#[test]
-fn jobs_begin_when_they_should() {
-    let delayed = job("never", Pattern::RandRead, 2).shaped(|it| it.start_delay_ns = FOR_EVER_NS / 2);
-    let ramped = job("ramped", Pattern::RandRead, 2).shaped(|it| it.ramp_up_ns = FOR_EVER_NS / 2);
-    let plain = job("plain", Pattern::RandRead, 1);
-    let watch = Watch { interval_ns: DURATION_NS / 5, steady: None };
-    let plan = alone(BackendKind::Memory, vec![delayed, ramped, plain], DURATION_NS);
-    let result = run_watched(&plan, &watch, &Control::default()).unwrap();
-    let [never, ramped, plain] = ["never", "ramped", "plain"].map(|name| result.total(name));
-    assert_eq!((never.requests, never.elapsed_ns), (0, 0));
-    assert!(ramped.requests > 0 && plain.requests > 0);
-}
-
-#[test]
-fn intervals_make_up_the_window() {
-    for interval_ns in [DURATION_NS / 7, DURATION_NS, 10 * DURATION_NS] {
-        let limited = job("short", Pattern::RandRead, 1).shaped(|it| it.limit_requests = Some(9));
-        let plan = alone(BackendKind::Memory, vec![job("long", Pattern::RandRead, 2), limited], DURATION_NS);
-        let watch = Watch { interval_ns, steady: None };
-        let result = run_watched(&plan, &watch, &Control::default()).unwrap();
-        for (name, is_whole) in [("long", true), ("short", false)] {
-            let total = result.total(name);
-            let sum = |of: fn(&Interval) -> u64| total.intervals.iter().map(of).sum::<u64>();
-            assert_eq!((sum(|i| i.requests), sum(|i| i.bytes)), (total.requests, total.bytes));
-            assert_eq!(total.intervals.iter().map(|i| i.latency_max_ns).max(), Some(total.latency.max()));
-            let mean = sum(|i| i.latency_sum_ns) as f64 / total.requests as f64;
-            assert!((mean / total.latency.mean() - 1.0).abs() < 1e-6, "{mean}");
-            let (_, whole) = total.intervals.split_last().unwrap();
-            assert!(whole.iter().all(|i| i.length_ns == interval_ns));
-            assert!(!is_whole || sum(|i| i.length_ns) == total.elapsed_ns, "{:?}", total.intervals);
-        }
-    }
-}
-
-#[test]
-fn the_time_before_a_job_begins_is_in_no_interval() {
-    let delayed = job("late", Pattern::RandRead, 2).shaped(|it| it.start_delay_ns = DURATION_NS / 2);
-    let never = job("never", Pattern::RandRead, 2).shaped(|it| it.start_delay_ns = FOR_EVER_NS / 2);
-    let plan = alone(BackendKind::Memory, vec![job("plain", Pattern::RandRead, 1), delayed, never], DURATION_NS);
-    let watch = Watch { interval_ns: DURATION_NS / 5, steady: None };
-    let result = run_watched(&plan, &watch, &Control::default()).unwrap();
-    let [plain, late, never] = ["plain", "late", "never"].map(|name| result.total(name));
-    let lengths_ns = |total: &JobResult| total.intervals.iter().map(|i| i.length_ns).collect::<Vec<_>>();
-    // The second half of the third interval is its first.
-    assert_eq!(lengths_ns(&late)[..3], [0, 0, DURATION_NS / 10], "{late:?}");
-    assert_eq!(lengths_ns(&late)[3..], lengths_ns(&plain)[3..]);
-    assert_eq!(lengths_ns(&late).iter().sum::<u64>(), late.elapsed_ns);
-    assert!(lengths_ns(&never).iter().all(|length_ns| *length_ns == 0));
-}
-
-#[test]
-fn a_display_sees_the_jobs_of_a_run() {
-    let control = Control::default();
-    assert!(control.instruments.live().is_empty());
-    let shown = control.clone();
-    let plan =
-        alone(BackendKind::Memory, vec![job("a", Pattern::RandRead, 2), job("b", Pattern::SeqRead, 1)], FOR_EVER_NS);
-    let display = std::thread::spawn(move || {
-        // However long it takes: the run goes on until this has seen it.
-        let mut jobs = shown.instruments.live();
-        while jobs.len() < 2 || jobs.iter().any(|job| job.requests == 0) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            jobs = shown.instruments.live();
-        }
-        shown.stop.ask();
-        jobs
-    });
-    run(&plan, &control).unwrap();
-    let jobs = display.join().unwrap();
-    assert_eq!(jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-    assert!(jobs.iter().all(|job| job.errors == 0 && job.bytes == job.requests * 4096), "{jobs:?}");
-    assert!(jobs.iter().all(|job| job.latency_p50_ns <= job.latency_p99_ns), "{jobs:?}");
-}
-
-#[test]
-fn a_steady_run_ends_and_is_not_interrupted() {
-    let paced = job("paced", Pattern::RandRead, 2).shaped(|it| it.requests_per_s_per_shard = Some(5_000.0));
-    // As much as a busy machine may disturb a rate; the slope of that is limited to nothing that could fail.
-    let stop =
-        SteadyStop { criterion: SteadyCriterion::Iops, is_slope: false, limit_pct: 400.0, window_ns: 80_000_000 };
-    let watch = Watch { interval_ns: 0, steady: Some(stop) };
-    let control = Control::default();
-    let plan = alone(BackendKind::Null, vec![paced], FOR_EVER_NS);
-    let watched = run_watched(&plan, &watch, &control).unwrap();
-    let steady = watched.steady.unwrap();
-    assert!(steady.attained && !control.stop.is_asked() && watched.total("paced").requests > 0, "{steady:?}");
-    // A run that is over before its window is full is not steady.
-    let short = job("short", Pattern::RandRead, 2).shaped(|it| it.limit_requests = Some(9));
-    let watched = run_watched(&alone(BackendKind::Null, vec![short], FOR_EVER_NS), &watch, &control).unwrap();
-    assert!(!watched.steady.unwrap().attained);
-}
-
-#[test]
-fn what_was_written_is_verified() {
-    for (pattern, batch) in [(Pattern::RandWrite, 1), (Pattern::RandMixed { read_pct: 50 }, 4), (Pattern::Overwrite, 1)]
-    {
-        for iov_count in [None, Some(2)] {
-            let verified = job("verified", pattern, 4).shaped(|it| {
-                it.verify = true;
-                it.batch = batch;
-                it.iov_count = iov_count;
-                it.request_bytes = 8192;
-                it.limit_requests = Some(999);
-            });
-            // What is kept is what was written.
-            let plan = alone(BackendKind::Memory, vec![verified.clone()], FOR_EVER_NS);
-            let total = run(&plan, &Control::default()).unwrap().total("verified");
-            assert_eq!((total.errors, total.fault_count, total.faults.len()), (0, 0, 0), "{pattern:?}: {total:?}");
-            // A disk that keeps nothing is found out.
-            let plan = alone(BackendKind::Null, vec![verified], FOR_EVER_NS);
-            let total = run(&plan, &Control::default()).unwrap().total("verified");
-            assert!(total.fault_count > 0 && total.faults.len() <= FAULTS_MAX, "{pattern:?}: {total:?}");
-        }
-    }
-}
-
-#[test]
-fn what_was_written_is_read_back_through_the_queue_of_another_shard() {
-    for backend in [BackendKind::Memory, BackendKind::Pool] {
-        let Some(topology) = one_queue(3) else { return };
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        // The shard of the queue has no job, and each of the others has its limit.
-        let jobs = [1, 2].map(|shard| {
-            let name = directory.path().join(shard.to_string());
-            let target = match backend {
-                BackendKind::Memory => target(&topology, &name.display().to_string()),
-                _ => {
-                    std::fs::write(&name, vec![0; REGION_BYTES as usize]).unwrap();
-                    let how = OpenOptions { write: true, ..OpenOptions::default() };
-                    Target { file: topology.file(&name, how, 0), offset: 0, len_bytes: REGION_BYTES }
-                }
-            };
-            let verified = job(&format!("on {shard}"), Pattern::Overwrite, 1).shaped(|it| {
-                it.verify = true;
-                it.limit_requests = Some(255);
-            });
-            verified.on_shard(shard, target)
-        });
-        let plan = Plan { duration_ns: FOR_EVER_NS, ..plan(topology, backend, jobs.to_vec()) };
-        let result = run(&plan, &Control::default()).unwrap();
-        for name in ["on 1", "on 2"] {
-            let total = result.total(name);
-            let back = &total.read_back;
-            assert_eq!((total.requests, total.errors, total.fault_count), (256, 0, 0), "{backend:?}: {total:?}");
-            assert_eq!((back.requests, back.bytes, back.errors), (256, REGION_BYTES, 0), "{backend:?}: {back:?}");
-        }
-    }
-}
-
-#[test]
-fn a_job_that_mixes_writes_its_own_data_and_not_what_it_read() {
-    const REQUEST_BYTES: u32 = 64 << 10;
-    for (pattern, iov_count) in
-        [(Pattern::RandMixed { read_pct: 50 }, None), (Pattern::SeqMixed { read_pct: 75 }, Some(2))]
-    {
-        let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        file.as_file().set_len(REGION_BYTES).unwrap();
-        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-        let how = OpenOptions { write: true, ..OpenOptions::default() };
-        let region = Target { file: topology.file(file.path(), how, 0), offset: 0, len_bytes: REGION_BYTES };
-        // The reads begin with zeros: the file has no data yet.
-        let mixed = job("mixed", pattern, 2).shaped(|it| {
-            it.request_bytes = REQUEST_BYTES;
-            it.iov_count = iov_count;
-            it.limit_requests = Some(399);
-        });
-        let jobs = vec![mixed.on_shard(0, region)];
-        let plan = Plan { duration_ns: FOR_EVER_NS, ..plan(topology, BackendKind::Pool, jobs) };
-        let total = run(&plan, &Control::default()).unwrap().total("mixed");
-        assert_eq!((total.requests, total.errors), (400, 0));
-        let bytes = std::fs::read(file.path()).unwrap();
-        let mut written = 0;
-        for block in bytes.chunks(REQUEST_BYTES as usize).filter(|block| block.iter().any(|byte| *byte != 0)) {
-            let zeros = block.iter().filter(|byte| **byte == 0).count();
-            // Of random bytes one in 256 is zero.
-            assert!(zeros < block.len() / 100, "{pattern:?}: {zeros} zeros of {}", block.len());
-            written += 1;
-        }
-        assert!(written > 0);
-    }
-}
-
-#[test]
-fn runs_over_the_stamps_of_earlier_ones_find_no_faults() {
-    let verified = job("same", Pattern::Overwrite, 4).shaped(|it| {
-        it.verify = true;
-        it.limit_requests = Some(499);
-    });
-    let plan = alone(BackendKind::Memory, vec![verified], FOR_EVER_NS);
-    for _ in 0..2 {
-        let total = run(&plan, &Control::default()).unwrap().total("same");
-        assert_eq!((total.errors, total.fault_count), (0, 0), "{total:?}");
-    }
 }
 
 #[test]

@@ -7,6 +7,8 @@ mod demo;
 mod fio_files;
 mod fio_json;
 mod load;
+mod load_time;
+mod load_verify;
 mod scenario_file;
 #[path = "../../../skip.rs"]
 mod skip;
