@@ -97,7 +97,7 @@ use config::{clamped_goal, elasticity_goal};
 use event::EventLog;
 pub use event::{ControlEvent, EVENTS_KEPT, EventKind, EventReason};
 use falls::Cut;
-use meter::{Meter, Reading};
+use meter::Meter;
 pub use price::WindowLimit;
 use search::Search;
 use totals::UNLOADED_SHIFT;
@@ -136,12 +136,12 @@ struct Phase {
     ln_requests: f64,
 }
 
-/// Returns ln of the rate of a phase. If the window limits both directions of a duplex disk, returns the sum of both,
-/// so that a loss in one counts in full, however busy the other is.
-fn ln_rate(reading: &Reading) -> f64 {
-    match reading.held {
-        [true, true] if reading.rates[1] > 0.0 => ln(reading.rates[0]) + ln(reading.rates[1]),
-        _ => ln(reading.rates[0] + reading.rates[1]),
+/// Returns ln of the rate of a phase in which the window limited the directions `held`. If it limited both, returns the
+/// sum of both, so that a loss in one counts in full, however busy the other is.
+fn ln_rate(rates: [f64; 2], held: [bool; 2]) -> f64 {
+    match held {
+        [true, true] => ln(rates[0]) + ln(rates[1]),
+        _ => ln(rates[0] + rates[1]),
     }
 }
 
@@ -563,9 +563,11 @@ impl Controller {
             return;
         }
 
+        // A direction that is stalled has no rate, so only that of the other is known.
+        let held = [0, 1].map(|lane| reading.held[lane] && reading.rates[lane] > 0.0);
         let phase = Phase {
-            ln_rate: ln_rate(&reading),
-            held: reading.held,
+            ln_rate: ln_rate(reading.rates, held),
+            held,
             ln_window: ln(self.window()),
             ln_requests: ln(reading.requests),
         };

@@ -506,3 +506,30 @@ fn the_bound_does_not_hold_where_nothing_waits_in_the_device() {
         }
     }
 }
+
+/// A direction may stand still for longer than a pair of probes while the window is full for it. The search once never
+/// decided anything again.
+#[test]
+fn a_search_outlives_a_direction_that_stands_still() {
+    let mut controller = Controller::new(ControlConfig::default(), limits(2 * MS));
+    let mut totals = Totals::default();
+    // The rate is in proportion to the window, so a larger one is always better.
+    for step in 1..20_000 {
+        let completions = controller.window_ns() / 1_000;
+        let ticks = completions * 10_000 * TICKS_PER_NS;
+        let of_reads = if step < 2_000 { 0 } else { ticks / 2 };
+        totals.completions += completions;
+        totals.completed_ticks += ticks;
+        totals.latency_ns += completions * 100_000;
+        totals.in_flight_requests = (completions / 10) as u32;
+        totals.in_flight_ns = controller.window_ns();
+        totals.window_blocks += 1;
+        for (lane, ticks) in totals.lanes.iter_mut().zip([of_reads, ticks - of_reads]) {
+            lane.completed_ticks += ticks;
+            lane.window_blocks += 1;
+        }
+        controller.step(step * MS, &totals);
+    }
+    assert!(controller.centre_ns > 1.9 * MS as f64, "{}", controller.centre_ns);
+    assert!(controller.search.elasticity().is_some_and(f64::is_finite), "{:?}", controller.search);
+}
