@@ -140,7 +140,9 @@ impl Targets {
         for level in self.levels.iter().take(usize::from(yields)) {
             level.yielding_ticks.fetch_add(ticks, Relaxed);
             let share = level.share();
-            if share < 1.0 {
+            // No class waits for a forgotten level. A debt from that time would stop them for as long as it lasted when
+            // the level returns.
+            if share < 1.0 && !level.is_forgotten(now_ns) {
                 level.tag.take_into_debt(now_ns, (ticks as f64 / share) as u64);
             }
         }
@@ -195,10 +197,10 @@ impl Targets {
         of.decide(window, elapsed_ns, target, at, classes)
     }
 
-    /// Forgets all decisions, because the targets have changed.
+    /// Forgets all counts and decisions, because the targets have changed.
     pub(crate) fn reset(&self) {
         *self.windows.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
-        self.levels.iter().for_each(|level| level.share_bits.store(1f64.to_bits(), Relaxed));
+        self.levels.iter().for_each(Level::begin_anew);
     }
 }
 
@@ -208,7 +210,7 @@ impl Level {
         now_ns.saturating_sub(self.noted_ns.load(Relaxed)) > FORGET_NS
     }
 
-    /// Forgets the counts and decisions from before a pause: the next window begins now.
+    /// Forgets the counts and decisions from before a pause or other targets: the next window begins now.
     fn begin_anew(&self) {
         for count in [&self.requests, &self.missed, &self.queue_ns, &self.device_ns, &self.yielding_ticks] {
             count.store(0, Relaxed);
@@ -336,6 +338,21 @@ mod tests {
             assert!(decision.is_none(), "{decision:?} at request {request}");
         }
         assert_eq!(targets.allowance(0), 1.0);
+    }
+
+    #[test]
+    fn misses_of_other_targets_do_not_count() {
+        let targets = Targets::new();
+        let begin_ns = 5_000_000_000;
+        // Nearly a window misses the target, which is then loosened: all meet the new one.
+        for request in 0..WINDOW_REQUESTS - 1 {
+            assert!(note(&targets, begin_ns + request, 5_000_000).is_none());
+        }
+        targets.reset();
+        for request in 0..10 * WINDOW_REQUESTS {
+            let decision = note(&targets, begin_ns + WINDOW_REQUESTS + request * 1_000_000, 100_000);
+            assert!(decision.is_none(), "{decision:?} at request {request}");
+        }
     }
 
     #[test]

@@ -177,3 +177,19 @@ fn the_looser_of_two_targets_gives_way_and_the_tighter_does_not() {
     assert!((0.2..=0.8).contains(&part), "{part}");
     assert!(world.disk.yielding_share() < 1.0);
 }
+
+/// Nobody yields to a class that has been silent for a second: what others use then is no debt when it returns.
+#[test]
+fn others_do_not_pay_later_for_a_time_in_which_they_need_not_give_way() {
+    let mut story = Reader::new(1, 2e6);
+    story.world.disk.set_qos(story.reader, target(1_200_000)).unwrap();
+    story.world.poll_all();
+    story.run(4 * S);
+    assert!(story.happened(EventKind::OthersGiveWay));
+
+    story.world.loads[story.reads].next_ns += 30 * S;
+    story.run(30 * S);
+    story.run(4 * S);
+    let (p99_ns, part) = story.measure(6 * S);
+    assert!(part > 0.25 && p99_ns <= 1_200_000 * 5 / 4, "{part}, {p99_ns}");
+}
