@@ -60,6 +60,7 @@ use crate::qos::Amount;
 use crate::request::{Direction, Op};
 use crate::slots::{NONE, RequestId, Slot, Slots};
 use crate::stats::{BlockedTime, WaitMark, WaitReason};
+use crate::target::{LEVELS, Targets};
 use crate::tree::{Charge, Fairness, Pick, ROOT, Tree, Turn};
 use crate::units::Cost;
 use away::Left;
@@ -140,9 +141,8 @@ pub struct IoQueue {
     urgent: Vec<u32>,
     any_limits: bool,
     any_targets: bool,
-    /// End of the wait of classes that yield to a latency target, and the ticks booked for them and not used yet.
-    yield_until_ns: u64,
-    yield_credit_ticks: u64,
+    /// By level of the latency targets, the place of the classes that yield to it.
+    places: [Place; LEVELS],
     /// Nodes at a limit: end of the wait, lane, node.
     parked: BinaryHeap<Reverse<(u64, u8, u32)>>,
     /// Requests that ended because their class was removed.
@@ -210,6 +210,35 @@ impl Lane {
     }
 }
 
+/// The place that a queue has booked at a level of the latency targets: when the wait for it ends, and the ticks booked
+/// and not used yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    until_ns: u64,
+    credit_ticks: u64,
+}
+
+impl Place {
+    /// Books the ticks that are missing for a piece of `ticks`, if its class must wait for `level` now. Returns the end
+    /// of the wait.
+    fn book(&mut self, targets: &Targets, level: usize, ticks: u64, now_ns: u64) -> Option<u64> {
+        let missing_ticks = ticks.saturating_sub(self.credit_ticks);
+        if missing_ticks == 0 {
+            return None;
+        }
+        self.until_ns = targets.book(level, missing_ticks, now_ns)?;
+        self.credit_ticks += missing_ticks;
+        Some(self.until_ns)
+    }
+
+    /// Uses up to `ticks` of the booked ones for a piece, and charges `level` for the rest.
+    fn pay(&mut self, targets: &Targets, level: usize, ticks: u64, now_ns: u64) {
+        let paid_ticks = self.credit_ticks.min(ticks);
+        self.credit_ticks -= paid_ticks;
+        targets.charge(level, ticks - paid_ticks, now_ns);
+    }
+}
+
 /// The ticks of the window and the tokens that a piece took at the last gates; 0 in modes without these gates.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
@@ -247,8 +276,7 @@ impl IoQueue {
             urgent: Vec::new(),
             any_limits: false,
             any_targets: false,
-            yield_until_ns: 0,
-            yield_credit_ticks: 0,
+            places: Default::default(),
             parked: BinaryHeap::new(),
             cancelled: Vec::new(),
             slots: Slots::new(config.max_requests),
@@ -517,26 +545,21 @@ impl IoQueue {
     /// Returns the end of the picked class's wait for classes with tighter latency targets; `None` if it does not wait.
     /// A reserved piece never waits.
     fn gives_way_until(&mut self, now_ns: u64, lane: usize, pick: Pick) -> Option<u64> {
-        let yields = self.members[pick.class as usize].yields;
+        let yields = usize::from(self.members[pick.class as usize].yields);
         if yields == 0 || matches!(pick.turn, Turn::Reserved { .. }) {
             return None;
         }
-        if self.yield_until_ns > now_ns {
-            return Some(self.yield_until_ns);
+        let latest_ns = self.places.iter().take(yields).map(|place| place.until_ns).max();
+        if latest_ns > Some(now_ns) {
+            return latest_ns;
         }
 
         let slot = self.slots.get(self.lanes[lane].tree.fifo(pick.class).head);
         let rest_bytes = slot.len_bytes - slot.dispatched_bytes;
         let cost = self.disk.cost(slot.op, rest_bytes.min(self.piece_max_bytes(slot.op)));
-        let missing_ticks = whole_ticks(self.disk.cost_in_mix(cost)).saturating_sub(self.yield_credit_ticks);
-        if missing_ticks == 0 {
-            return None;
-        }
-
-        let until_ns = self.disk.targets().book(yields, missing_ticks, now_ns)?;
-        self.yield_credit_ticks += missing_ticks;
-        self.yield_until_ns = until_ns;
-        Some(until_ns)
+        let ticks = whole_ticks(self.disk.cost_in_mix(cost));
+        let places = self.places.iter_mut().take(yields).enumerate();
+        places.filter_map(|(level, place)| place.book(self.disk.targets(), level, ticks, now_ns)).max()
     }
 
     /// Moves a piece that has passed all gates from the queue's account to the device's.

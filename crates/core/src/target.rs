@@ -15,8 +15,8 @@
 //! * In between: no change.
 //!
 //! The allowance is a generic-cell-rate tag without burst that the looser classes share. A queue books the next free
-//! place and parks its looser classes until then; the class whose turn it then is by shares uses the place.
-//! Reservations do not wait for it. If the looser classes use less than 5 %, yielding cannot help: the device cannot
+//! place of each level and parks the classes that yield to the level until then; of these, the class whose turn it then
+//! is by shares uses the place. Reservations do not wait for it. If the looser classes use less than 5 %, yielding cannot help: the device cannot
 //! meet the target, and an event reports it. The allowance is a rate, not a window: a write that the device's buffer
 //! absorbs at once leaves a window before it costs anything.
 //!
@@ -116,35 +116,28 @@ impl Targets {
         Targets { levels: [(); LEVELS].map(level), windows: Mutex::default() }
     }
 
-    /// If classes that yield to the first `yields` levels must wait now, takes the next free place for `ticks` of
-    /// device time and returns its time.
-    pub(crate) fn book(&self, yields: u8, ticks: u64, now_ns: u64) -> Option<u64> {
-        let wanted = || {
-            let levels = self.levels.iter().take(usize::from(yields));
-            levels.filter(|level| level.share() < 1.0 && !level.is_forgotten(now_ns))
-        };
-
-        if !wanted().any(|level| level.tag.available(now_ns, 0, 0).is_err()) {
+    /// If classes that yield to `level` must wait now, takes the next free place for `ticks` of device time and returns
+    /// its time.
+    pub(crate) fn book(&self, level: usize, ticks: u64, now_ns: u64) -> Option<u64> {
+        let level = self.levels.get(level)?;
+        let share = level.share();
+        if share >= 1.0 || level.is_forgotten(now_ns) || level.tag.available(now_ns, 0, 0).is_ok() {
             return None;
         }
 
-        self.levels.iter().take(usize::from(yields)).for_each(|level| {
-            level.yielding_ticks.fetch_add(ticks, Relaxed);
-        });
-
-        wanted().map(|level| level.tag.book(now_ns, (ticks as f64 / level.share()) as u64, 0)).max()
+        level.yielding_ticks.fetch_add(ticks, Relaxed);
+        Some(level.tag.book(now_ns, (ticks as f64 / share) as u64, 0))
     }
 
-    /// Charges `ticks` of device time to a class that yields to the first `yields` levels.
-    pub(crate) fn charge(&self, yields: u8, ticks: u64, now_ns: u64) {
-        for level in self.levels.iter().take(usize::from(yields)) {
-            level.yielding_ticks.fetch_add(ticks, Relaxed);
-            let share = level.share();
-            // No class waits for a forgotten level. A debt from that time would stop them for as long as it lasted when
-            // the level returns.
-            if share < 1.0 && !level.is_forgotten(now_ns) {
-                level.tag.take_into_debt(now_ns, (ticks as f64 / share) as u64);
-            }
+    /// Charges `ticks` of device time to a class that yields to `level`.
+    pub(crate) fn charge(&self, level: usize, ticks: u64, now_ns: u64) {
+        let Some(level) = self.levels.get(level) else { return };
+        level.yielding_ticks.fetch_add(ticks, Relaxed);
+        let share = level.share();
+        // No class waits for a forgotten level. A debt from that time would stop them for as long as it lasted when the
+        // level returns.
+        if share < 1.0 && !level.is_forgotten(now_ns) {
+            level.tag.take_into_debt(now_ns, (ticks as f64 / share) as u64);
         }
     }
 
@@ -331,7 +324,7 @@ mod tests {
         for request in 0..WINDOW_REQUESTS - 1 {
             assert!(note(&targets, begin_ns + request, 5_000_000).is_none());
         }
-        targets.charge(1, 10_000_000_000, begin_ns);
+        targets.charge(0, 10_000_000_000, begin_ns);
         for request in 0..10 * WINDOW_REQUESTS {
             let now_ns = begin_ns + 10_000_000_000 + request * 1_000_000;
             let decision = note(&targets, now_ns, 100_000);

@@ -57,7 +57,7 @@ impl IoQueue {
                 (member.level, member.yields) = target::place(&levels, member.qos.latency_target);
             }
             self.any_targets = !levels.is_empty();
-            (self.yield_until_ns, self.yield_credit_ticks) = (0, 0);
+            self.places = Default::default();
         });
 
         let members = || self.members.iter().enumerate().filter(|(_, m)| m.kind == Kind::Class);

@@ -57,7 +57,7 @@ impl IoQueue {
 
     /// Rebuilds the trees with the clocks of the present mode.
     fn replant(&mut self) {
-        (self.yield_until_ns, self.yield_credit_ticks) = (0, 0);
+        self.places = Default::default();
 
         let (fairness, shares_clocks) = (self.fairness(), self.shares_clocks());
         for (number, lane) in self.lanes.iter_mut().enumerate() {

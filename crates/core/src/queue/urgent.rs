@@ -216,10 +216,10 @@ impl IoQueue {
     #[inline(never)]
     pub(super) fn charge_qos(&mut self, now_ns: u64, pick: Pick, piece: &Dispatch, requests: u32) {
         if self.any_targets && !matches!(pick.turn, Turn::Reserved { .. }) {
-            let yields = self.members[pick.class as usize].yields;
-            let paid_ticks = if yields > 0 { self.yield_credit_ticks.min(piece.ticks) } else { 0 };
-            self.yield_credit_ticks -= paid_ticks;
-            self.disk.targets().charge(yields, piece.ticks - paid_ticks, now_ns);
+            let yields = usize::from(self.members[pick.class as usize].yields);
+            for (level, place) in self.places.iter_mut().take(yields).enumerate() {
+                place.pay(self.disk.targets(), level, piece.ticks, now_ns);
+            }
         }
 
         if self.urgent.is_empty() && !self.any_limits {

@@ -193,3 +193,17 @@ fn others_do_not_pay_later_for_a_time_in_which_they_need_not_give_way() {
     let (p99_ns, part) = story.measure(6 * S);
     assert!(part > 0.25 && p99_ns <= 1_200_000 * 5 / 4, "{part}, {p99_ns}");
 }
+
+/// Classes that yield to a class wait for places; the class itself does not, though it yields to a tighter target.
+#[test]
+fn the_places_of_others_do_not_hold_back_the_class_to_which_they_yield() {
+    let mut story = Reader::new(1, 2e6);
+    let tighter = story.world.class(100);
+    story.world.disk.set_qos(tighter, target(600_000)).unwrap();
+    story.world.disk.set_qos(story.reader, target(1_200_000)).unwrap();
+    story.world.poll_all();
+    story.run(4 * S);
+    let (p99_ns, part) = story.measure(6 * S);
+    assert!(story.happened(EventKind::OthersGiveWay));
+    assert!(part > 0.25 && p99_ns <= 1_200_000 * 5 / 4, "{part}, {p99_ns}");
+}
