@@ -195,6 +195,10 @@ impl Credit {
         self.requests = self.requests.saturating_add(amount.requests);
         self.bytes = self.bytes.saturating_add(amount.bytes);
     }
+
+    pub(crate) fn is_nothing(self) -> bool {
+        self.requests == 0 && self.bytes == 0
+    }
 }
 
 /// The queued work of a class in one direction.

@@ -141,7 +141,8 @@ pub struct IoQueue {
     urgent: Vec<u32>,
     any_limits: bool,
     any_targets: bool,
-    /// By level of the latency targets, the place of the classes that yield to it.
+    /// The distinct latency targets, and by level the place of the classes that yield to it.
+    levels: Vec<u64>,
     places: [Place; LEVELS],
     /// Nodes at a limit: end of the wait, lane, node.
     parked: BinaryHeap<Reverse<(u64, u8, u32)>>,
@@ -276,6 +277,7 @@ impl IoQueue {
             urgent: Vec::new(),
             any_limits: false,
             any_targets: false,
+            levels: Vec::new(),
             places: Default::default(),
             parked: BinaryHeap::new(),
             cancelled: Vec::new(),

@@ -3,6 +3,7 @@
 //! A removed class's queued requests end as cancelled. Its place, and by `held` its row in the disk's table, are kept
 //! until its last piece is back, so a number never means two classes at once.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::{IoQueue, Kind, Member, Stopped};
@@ -31,9 +32,10 @@ impl IoQueue {
         let disk = Arc::clone(&self.disk);
         self.epoch = disk.classes().epoch();
 
-        self.unpark_all(None);
-
         disk.classes().read(|rows| {
+            let levels = target::levels(rows);
+            self.unpark_changed(rows, levels == self.levels);
+
             let is_gone = |member: &Member, row: &Row| {
                 matches!(member.kind, Kind::Class | Kind::Group)
                     && (row.kind == classes::Kind::Removed || row.generation != member.generation)
@@ -52,17 +54,37 @@ impl IoQueue {
                 new.iter().for_each(|at| lane.tree.attach(*at));
             }
 
-            let levels = target::levels(rows);
             for member in self.members.iter_mut().filter(|member| member.kind == Kind::Class) {
                 (member.level, member.yields) = target::place(&levels, member.qos.latency_target);
             }
             self.any_targets = !levels.is_empty();
-            self.places = Default::default();
+            if levels != self.levels {
+                (self.levels, self.places) = (levels, Default::default());
+            }
         });
 
         let members = || self.members.iter().enumerate().filter(|(_, m)| m.kind == Kind::Class);
         self.urgent = members().filter(|(_, m)| m.qos.may_be_urgent()).map(|(at, _)| at as u32).collect();
         self.any_limits = self.members.iter().any(|m| m.qos.has_limits());
+    }
+
+    /// Unparks the nodes whose waits a change may have shortened, as all waits without a booked place. A booked place
+    /// stays where it is, unless the node's limits or the disk's latency targets have changed: otherwise each change of
+    /// shares would bring a request forward.
+    fn unpark_changed(&mut self, rows: &[Row], has_same_targets: bool) {
+        let mut kept = Vec::new();
+        while let Some(Reverse((until_ns, lane, node))) = self.parked.pop() {
+            let (member, row) = (&self.members[node as usize], &rows[node as usize]);
+            let is_same = row.kind != classes::Kind::Removed
+                && row.generation == member.generation
+                && row.qos.limits == member.qos.limits;
+            if has_same_targets && is_same && member.credit.iter().any(|credit| !credit.is_nothing()) {
+                kept.push(Reverse((until_ns, lane, node)));
+            } else {
+                self.unpark(usize::from(lane), node, None);
+            }
+        }
+        self.parked.extend(kept);
     }
 
     /// Applies one row, and appends its number to `new` if the queue had no such node.

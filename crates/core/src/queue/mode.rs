@@ -48,7 +48,7 @@ impl IoQueue {
         }
         let before = (self.fairness(), self.shares_clocks());
         self.config.mode = mode;
-        self.unpark_all(Some(now_ns));
+        self.unpark_all(now_ns);
         if before != (self.fairness(), self.shares_clocks()) {
             self.replant();
         }

@@ -154,10 +154,10 @@ impl IoQueue {
         }
     }
 
-    /// Unparks all nodes in all lanes; see [`IoQueue::unpark`].
-    pub(super) fn unpark_all(&mut self, now_ns: Option<u64>) {
+    /// Unparks all nodes in all lanes.
+    pub(super) fn unpark_all(&mut self, now_ns: u64) {
         while let Some(Reverse((_, lane, node))) = self.parked.pop() {
-            self.unpark(usize::from(lane), node, now_ns);
+            self.unpark(usize::from(lane), node, Some(now_ns));
         }
     }
 

@@ -207,3 +207,27 @@ fn the_places_of_others_do_not_hold_back_the_class_to_which_they_yield() {
     assert!(story.happened(EventKind::OthersGiveWay));
     assert!(part > 0.25 && p99_ns <= 1_200_000 * 5 / 4, "{part}, {p99_ns}");
 }
+
+/// A change of shares ends the waits of those that give way, but not their right to the places for which they have waited.
+#[test]
+fn changes_of_shares_cost_no_place() {
+    let part = |changes: bool| {
+        let mut story = Reader::new(1, 4e6);
+        story.world.loads[story.writes].lengths_bytes = vec![512 * KIB];
+        let other = story.world.class(100);
+        story.world.disk.set_qos(story.reader, target(1_500_000)).unwrap();
+        story.world.poll_all();
+        story.run(6 * S);
+        story.world.start_counting();
+        for turn in 0..10_000 {
+            story.world.run_for(200_000);
+            if changes {
+                story.world.disk.set_shares(other, 100 + turn % 2).unwrap();
+                story.world.poll_all();
+            }
+        }
+        story.world.consumed_s(story.writes) / 2.0
+    };
+    let (with, without) = (part(true), part(false));
+    assert!(with > 0.7 * without, "{with} with changes, {without} without");
+}

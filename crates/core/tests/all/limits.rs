@@ -320,3 +320,21 @@ fn what_was_used_is_kept_in_requests() {
     world.run_for(520 * MS);
     assert!((950..=1_060).contains(&world.loads[load].dispatched), "{}", world.loads[load].dispatched);
 }
+
+/// Controllers of background work change shares many times a second; that ends the wait for no limit.
+#[test]
+fn changes_of_other_classes_bring_no_request_forward() {
+    let mut world = Shards::new(usual(), 2);
+    let (class, other) = (world.class(100), world.class(100));
+    world.disk.set_qos(class, limited(Limits { iops: Rate::per_second(10), ..Limits::default() })).unwrap();
+    let loads: Vec<usize> = (0..2).map(|shard| world.backlog(shard, class, Op::Read, &[4 * KIB], 64)).collect();
+    for turn in 0..400 {
+        world.run_for(5 * MS);
+        world.disk.set_shares(other, 100 + turn % 2).unwrap();
+        world.poll_all();
+    }
+    let log = amounts(&world.log, &loads, false);
+    // Each of the two queues may be late with the place it has booked.
+    check_windows(&log, 10.0, 2.0, "changed shares");
+    assert!(log.len() >= 18, "{} of 20", log.len());
+}
