@@ -146,6 +146,8 @@ pub struct IoQueue {
     places: [Place; LEVELS],
     /// Nodes at a limit: end of the wait, lane, node.
     parked: BinaryHeap<Reverse<(u64, u8, u32)>>,
+    /// Nodes that a change of the classes has unparked since the last poll.
+    unparked: Vec<u32>,
     /// Requests that ended because their class was removed.
     cancelled: Vec<Stopped>,
     slots: Slots,
@@ -280,6 +282,7 @@ impl IoQueue {
             levels: Vec::new(),
             places: Default::default(),
             parked: BinaryHeap::new(),
+            unparked: Vec::new(),
             cancelled: Vec::new(),
             slots: Slots::new(config.max_requests),
             queued: 0,
@@ -442,6 +445,7 @@ impl IoQueue {
             self.follow();
         }
 
+        self.end_waits(now_ns);
         self.stop_waiting();
         self.has_emptied = false;
         // Unparks classes whose requests were cancelled meanwhile, too: their next request must not find them parked.

@@ -81,7 +81,8 @@ impl IoQueue {
             if has_same_targets && is_same && member.credit.iter().any(|credit| !credit.is_nothing()) {
                 kept.push(Reverse((until_ns, lane, node)));
             } else {
-                self.unpark(usize::from(lane), node, None);
+                self.unpark(usize::from(lane), node);
+                self.unparked.push(node);
             }
         }
         self.parked.extend(kept);

@@ -135,29 +135,38 @@ impl IoQueue {
         {
             self.parked.pop();
             self.members[node as usize].came_back = CameBack { at_ns: now_ns, due_ns: until_ns };
-            self.unpark(usize::from(lane), node, Some(now_ns));
+            self.unpark(usize::from(lane), node);
+            self.end_wait(now_ns, node);
         }
     }
 
-    /// Unparks a node in one lane. `now_ns` is `None` if the limits themselves have changed: the wait for the old ones
-    /// counts as fairness then.
-    pub(super) fn unpark(&mut self, lane: usize, node: u32, now_ns: Option<u64>) {
+    /// Unparks a node in one lane. The caller, or if it does not know the time the next poll, ends its wait
+    /// ([`IoQueue::end_wait`]).
+    pub(super) fn unpark(&mut self, lane: usize, node: u32) {
         self.lanes[lane].tree.unpark(node);
-        let still = self.lanes.iter().any(|lane| lane.tree.is_parked(node));
-        let member = &mut self.members[node as usize];
-        if still {
-            return;
-        }
-        let since_ns = std::mem::replace(&mut member.parked_since_ns, NOT_PARKED);
-        if let Some(now_ns) = now_ns {
-            member.limited_ns = member.limited_ns.saturating_add(now_ns.saturating_sub(since_ns));
-        }
     }
 
     /// Unparks all nodes in all lanes.
     pub(super) fn unpark_all(&mut self, now_ns: u64) {
         while let Some(Reverse((_, lane, node))) = self.parked.pop() {
-            self.unpark(usize::from(lane), node, Some(now_ns));
+            self.unpark(usize::from(lane), node);
+            self.end_wait(now_ns, node);
+        }
+    }
+
+    /// Ends the waits of the nodes that a change of the classes has unparked since the last poll.
+    pub(super) fn end_waits(&mut self, now_ns: u64) {
+        while let Some(node) = self.unparked.pop() {
+            self.end_wait(now_ns, node);
+        }
+    }
+
+    /// Counts the time for which a node was parked, unless a lane still parks it.
+    fn end_wait(&mut self, now_ns: u64, node: u32) {
+        if self.lanes.iter().all(|lane| !lane.tree.is_parked(node)) {
+            let member = &mut self.members[node as usize];
+            let since_ns = std::mem::replace(&mut member.parked_since_ns, NOT_PARKED);
+            member.limited_ns = member.limited_ns.saturating_add(now_ns.saturating_sub(since_ns));
         }
     }
 

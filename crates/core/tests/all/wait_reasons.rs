@@ -4,7 +4,7 @@
 //! whose queue was emptied by cancelling is not counted.
 
 use crate::common::{KIB, MS, Random, S, US, World, queue_of, unit_cost, usual};
-use plimsoll_core::{Dispatch, GroupId, IoQueue, Mode, Op, Outcome, QueueConfig, WaitReason};
+use plimsoll_core::{Dispatch, GroupId, IoQueue, Limits, Mode, Op, Outcome, Qos, QueueConfig, Rate, WaitReason};
 
 fn finish(queue: &mut IoQueue, now_ns: u64, piece: Dispatch) {
     let len_bytes = piece.len_bytes();
@@ -88,6 +88,26 @@ fn cancelled_waits_are_not_counted() {
     finish(&mut queue, S + 70 * US, first);
     assert!(queue.poll_dispatch(S + 70 * US).is_some());
     assert_eq!(queue.class_stats(classes[1]).unwrap().waited_ns, [0, 0, 0, 20 * US, 0]);
+}
+
+#[test]
+fn a_wait_for_a_limit_outlasts_changes_of_other_classes() {
+    let mut queue = queue_of(usual(), QueueConfig::default());
+    let [class, other] = [1, 1].map(|shares| queue.disk().add_class(GroupId::ROOT, shares).unwrap());
+    let limits = Limits { iops: Rate::per_second(10), ..Limits::default() };
+    queue.disk().set_qos(class, Qos { limits, ..Qos::default() }).unwrap();
+    for _ in 0..2 {
+        queue.enqueue(S, class, Op::Read, 4 * KIB, 0).unwrap();
+    }
+    let first = queue.poll_dispatch(S).unwrap();
+    finish(&mut queue, S, first);
+    for step in 0..20 {
+        queue.disk().set_shares(other, 1 + step as u32 % 2).unwrap();
+        assert!(queue.poll_dispatch(S + step * 5 * MS).is_none(), "step {step}");
+    }
+    let second = queue.poll_dispatch(S + 100 * MS).unwrap();
+    assert_eq!(second.waited_for(), Some(WaitReason::Limit));
+    assert_eq!(queue.class_stats(class).unwrap().waited_ns, [0, 0, 100 * MS, 0, 0]);
 }
 
 #[test]
