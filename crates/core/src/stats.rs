@@ -111,7 +111,7 @@ pub struct ClassStats {
     pub read: DirectionStats,
     /// Writes, flushes, discards and allocations that ended.
     pub write: DirectionStats,
-    /// Nanoseconds of waiting with work queued, by [`WaitReason`].
+    /// Nanoseconds of waiting with work queued, by [`WaitReason`], up to the last dispatch.
     pub waited_ns: [u64; 5],
     /// Requests that were split into more than one piece.
     pub split: u64,

@@ -438,7 +438,8 @@ pub struct Recent {
     pub read_bytes_per_s: f64,
     /// Bytes written per second.
     pub write_bytes_per_s: f64,
-    /// Parts of the time in which the class waited with work queued, by reason: 0 to 1 for each queue of the disk.
+    /// Time that the class waited with work queued, by reason, over that time; the sum over the queues of the disk. A wait
+    /// counts when it ends: 0 while it lasts, and above 1 if it was longer than the time since the last snapshot.
     pub waited: BTreeMap<String, f64>,
 }
 
