@@ -17,6 +17,7 @@
 
 use std::fs::Permissions;
 use std::io;
+use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -87,11 +88,14 @@ impl From<io::Error> for ServeError {
     }
 }
 
-/// Serves a program's control socket until it is dropped. See [`super`].
+/// Serves a program's control socket until it is dropped. See [`super`]. If a child of `fork` drops its copy, the socket
+/// stays with its parent.
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
-    /// Closing this end stops the thread.
+    /// The process that has the thread.
+    pid: u32,
+    /// Shutting this end down stops the thread.
     end: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
@@ -114,7 +118,8 @@ impl Server {
         place::prepare(directory).map_err(|error| ServeError::Directory { path: directory.to_owned(), error })?;
         place::remove_stale(directory);
 
-        let path = place::socket_in(directory, std::process::id());
+        let pid = std::process::id();
+        let path = place::socket_in(directory, pid);
         let listener = match UnixListener::bind(&path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 if UnixStream::connect(&path).is_ok() {
@@ -135,7 +140,7 @@ impl Server {
         let responder = Responder::new(topology, program, directory);
         let serve = move || ClientLoop { listener, ended, responder, clients: Vec::new(), accepted: 0 }.serve();
         let thread = std::thread::Builder::new().name("plimsoll-control".to_owned()).spawn(serve)?;
-        Ok(Server { path, end: Some(end), thread: Some(thread) })
+        Ok(Server { path, pid, end: Some(end), thread: Some(thread) })
     }
 
     /// Returns the path of the socket.
@@ -147,9 +152,18 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if std::process::id() != self.pid {
+            // This process, a child, has no such thread to wait for.
+            std::mem::forget(self.thread.take());
+            return;
+        }
+
         // The socket may have been removed by hand.
         let _ = std::fs::remove_file(&self.path);
-        self.end = None;
+        if let Some(end) = self.end.take() {
+            // Not only closed: a child of `fork` may have a copy of it. If this fails, the thread has ended.
+            let _ = end.shutdown(Shutdown::Both);
+        }
         if let Some(thread) = self.thread.take() {
             // If it failed, there is nothing to report.
             let _ = thread.join();

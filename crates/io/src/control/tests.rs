@@ -476,3 +476,60 @@ fn others_that_answer_are_not_taken_for_programs() {
         assert!(error.contains(expected), "{answer}: {error}");
     }
 }
+
+/// A child of `fork` has a copy of the server, but not its thread. It once removed its parent's socket, and then failed to
+/// join that thread.
+#[test]
+fn a_child_of_fork_leaves_the_socket_to_its_parent() {
+    let place = Place::new();
+    let server = serve(&place, &topology(1, DiskSetup::unlimited()));
+    // SAFETY: the child drops the server and ends, and touches nothing that other threads may have locked.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(server);
+        // SAFETY: it ends the child, and runs nothing else.
+        unsafe { libc::_exit(7) };
+    }
+
+    let mut status = 0;
+    let mut waited = 0;
+    while waited < 1_000 {
+        // SAFETY: `status` is writable during the call.
+        if unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == child {
+            break;
+        }
+        waited += 1;
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    // SAFETY: the call touches no memory; if the child has ended, no process has its number.
+    let _ = waited == 1_000 && unsafe { libc::kill(child, libc::SIGKILL) } == 0;
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "the child: {status} after {waited} looks");
+    assert!(Client::connect(server.path()).is_ok());
+}
+
+/// A child of `fork` has its parent's end of the pair that stops the server's thread, until the child ends.
+#[test]
+fn a_child_of_fork_does_not_keep_the_server_of_its_parent() {
+    let place = Place::new();
+    let server = serve(&place, &topology(1, DiskSetup::unlimited()));
+    // SAFETY: the child only waits for its end.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        loop {
+            // SAFETY: the call touches no memory.
+            unsafe { libc::pause() };
+        }
+    }
+
+    let (end, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(server);
+        end.send(())
+    });
+    let ended = ended.recv_timeout(std::time::Duration::from_secs(10));
+    // SAFETY: the call touches no memory.
+    assert_eq!(unsafe { libc::kill(child, libc::SIGKILL) }, 0);
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+    assert_eq!(ended, Ok(()), "the server has ended while the child lived");
+}
