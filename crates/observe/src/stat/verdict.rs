@@ -89,7 +89,7 @@ pub(super) use remarks::{FIRST_INTERVAL, invalid_util, of_device, of_interval};
 pub const HUNG_AFTER_S: f64 = 0.9;
 
 /// `%util` from which a device looks full.
-const UTIL_HIGH_PERCENT: f64 = 90.0;
+pub(super) const UTIL_HIGH_PERCENT: f64 = 90.0;
 /// `%util` from which a device looks busy, if the column is inflated or the queue is extreme.
 const UTIL_INFLATED_PERCENT: f64 = 50.0;
 /// Bounds of U and S in the table above.
@@ -238,6 +238,11 @@ pub(super) fn compare_arrays(devices: &mut [Judged], facts: &Facts) {
 /// milliseconds.
 pub(crate) fn usual_ms(device: &str, facts: Option<&DeviceFacts>, columns: &Columns, size_kib: f64) -> f64 {
     Class::of_busy(device, facts, columns).usual_ms(size_kib)
+}
+
+/// Returns whether a device serves one request after the other, or may do so by the host's facts, its name and load.
+pub(super) fn may_be_serial(device: &str, facts: Option<&DeviceFacts>, columns: &Columns) -> bool {
+    Class::of_busy(device, facts, columns).kind != Kind::Parallel
 }
 
 /// Returns the requests under way, or `None` if the count is a negative one.

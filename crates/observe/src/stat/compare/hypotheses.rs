@@ -11,9 +11,15 @@
 //!   third sign holds. If bytes did not grow too, this does not exclude a limit of bandwidth, and counts in full only
 //!   if few requests were under way on a device that serves many at once.
 //! * The same throughput with more under way is the flat part of the curve beyond the knee (by Little's law `await`
-//!   grows in proportion): the device, or a cap in front of it, is full. A flat rate at a round figure is a cap.
+//!   grows in proportion): the device, or a cap in front of it, is full. A flat rate at a round figure is a cap. With
+//!   few under way it shows nothing if latencies are usual or the device rests in between: a program that asks at a
+//!   given rate has more under way as soon as each request takes longer.
 //! * If as many under way complete less, in requests and bytes, the device, or a cap in front of it, did less than it
 //!   could. Reads and writes must have the same shares for this to count in full.
+//!
+//! A device that serves one request after the other, such as a disk that spins, completes several times more of them in
+//! sequence than at random, so that what one side did says little about the other: there the first and the third sign
+//! count in part.
 //!
 //! # Limits
 //! Round figures are 1, 1.2, 1.25, 1.5, 1.6, 2, 2.5, 3, 3.2, 4, 5, 6, 6.4, 7.5 and 8 times a power of ten, with which
@@ -124,7 +130,7 @@ struct Sign {
 
 impl Signs {
     fn of(pair: &Pair, facts: Option<&DeviceFacts>) -> Signs {
-        let knee = knee(pair);
+        let knee = knee(pair, facts);
         let slower = slower(pair, facts);
         let room = if slower.is_none() { room(pair, facts) } else { None };
         Signs { room, cap: knee.as_ref().and_then(|_| cap(pair)), knee, slower }
@@ -137,7 +143,8 @@ fn is_parallel(device: &str, facts: Option<&DeviceFacts>) -> bool {
     (is_known || device.starts_with("nvme")) && facts.is_none_or(|facts| facts.remote.is_none())
 }
 
-/// Finds more requests on one side at no longer `await`. Counts in full if a limit of bandwidth is excluded, too.
+/// Finds more requests on one side at no longer `await`. Counts in full if a limit of bandwidth is excluded, too, and
+/// the device serves many at once.
 fn room(named: &Pair, facts: Option<&DeviceFacts>) -> Option<Sign> {
     let pair = named.rising(named.requests()?);
     let (requests, await_ms, [fewer, more]) = (pair.requests()?, pair.await_ms()?, pair.letters);
@@ -170,12 +177,31 @@ fn room(named: &Pair, facts: Option<&DeviceFacts>) -> Option<Sign> {
         await_ms.b,
         await_ms.a,
     );
-    Some(Sign { sentence, is_strong: moves_more || few.is_some() })
+    Some(Sign { sentence, is_strong: (moves_more && !may_be_serial(&pair, facts)) || few.is_some() })
+}
+
+/// Returns whether few requests are under way on both sides of a device that serves many at once, at its usual
+/// latencies. These vary with the load.
+fn is_light(pair: &Pair, facts: Option<&DeviceFacts>) -> bool {
+    is_parallel(&pair.a.device, facts)
+        && pair.queue().is_some_and(|queue| queue.both(|queue| queue < FEW_UNDER_WAY))
+        && [pair.a, pair.b].iter().all(|side| is_usual(side, facts))
+}
+
+/// Returns whether few requests are under way and the device has none part of the time on the side with more.
+fn rests(pair: &Pair, queue: Two) -> bool {
+    let more = if queue.b > queue.a { pair.b } else { pair.a };
+    let util_percent = more.columns.util_percent;
+    // Some drivers leave %util at 0.
+    queue.most() < FEW_UNDER_WAY && util_percent.is_some_and(|util| util > 0.0 && util < verdict::UTIL_HIGH_PERCENT)
 }
 
 /// Finds the same throughput on both sides, with more under way on one.
-fn knee(pair: &Pair) -> Option<String> {
+fn knee(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<String> {
     let (requests, queue) = (pair.requests()?, pair.queue()?);
+    if is_light(pair, facts) || rests(pair, queue) {
+        return None;
+    }
     let is_flat = requests.is_within(SAME) && pair.kib().is_none_or(|kib| kib.is_within(SAME));
     let is_working = requests.a > 0.0 && queue.most() > 1.0;
     (is_flat && is_working && queue.spread() >= LONGER).then(|| {
@@ -198,14 +224,15 @@ fn has_same_parts(pair: &Pair) -> bool {
     pair.two(write_part).is_some_and(|parts| (parts.a - parts.b).abs() < 0.2)
 }
 
+/// Returns whether neither side shows that the device serves many requests at once.
+fn may_be_serial(pair: &Pair, facts: Option<&DeviceFacts>) -> bool {
+    [pair.a, pair.b].iter().all(|side| verdict::may_be_serial(&side.device, facts, &side.columns))
+}
+
 /// Finds fewer requests and bytes completed with as many under way: the device changed, or a cap in front of it. Counts
-/// in full if reads and writes have the same shares. `None` if few are under way at the device's usual latencies: these
-/// vary with the load.
+/// in full if reads and writes have the same shares and the device serves many at once.
 fn slower(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Sign> {
-    if is_parallel(&pair.a.device, facts)
-        && pair.queue()?.both(|queue| queue < FEW_UNDER_WAY)
-        && [pair.a, pair.b].iter().all(|side| is_usual(side, facts))
-    {
+    if is_light(pair, facts) {
         return None;
     }
 
@@ -229,7 +256,7 @@ fn slower(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Sign> {
         format_iops(requests.b),
         format_iops(requests.a)
     );
-    Some(Sign { sentence, is_strong: has_same_parts(&pair) })
+    Some(Sign { sentence, is_strong: has_same_parts(&pair) && !may_be_serial(&pair, facts) })
 }
 
 /// Returns whether requests take no longer than on a healthy device of this kind with little to do.

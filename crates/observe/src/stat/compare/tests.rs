@@ -218,6 +218,52 @@ fn a_queue_that_grows_far_more_than_the_rate_is_the_limit_and_no_flush() {
     }
 }
 
+/// A program that asks at a given rate has more under way as soon as each request takes longer.
+#[test]
+fn a_given_rate_with_few_under_way_is_no_limit() {
+    let table = [
+        // At the latencies of a healthy disk with little to do.
+        ("nvme0n1", 10e3, [0.12, 0.15], 100.0),
+        // The disk has nothing to do for a quarter of the time.
+        ("nvme0n1", 1e3, [1.1, 2.9], 75.0),
+        ("sda", 150.0, [6.0, 9.0], 75.0),
+    ];
+    for (device, requests, awaits_ms, util) in table {
+        let [a, b] = awaits_ms.map(|await_ms| Side {
+            device: device.to_owned(),
+            verdict: Some(Verdict::Ok),
+            ..side("", requests, requests * 4.0, await_ms, requests * await_ms / 1000.0, util)
+        });
+        for (a, b) in [(&a, &b), (&b, &a)] {
+            let comparison = compare(a, b, &Context::default());
+            assert_ne!(of(&comparison, "saturated").judgement, Judgement::Likely, "{comparison:#?}");
+            assert_ne!(of(&comparison, "throttled").judgement, Judgement::Likely, "{comparison:#?}");
+            assert_ne!(of(&comparison, "above-the-disk").judgement, Judgement::Refuted, "{comparison:#?}");
+        }
+    }
+}
+
+/// A disk that spins completes a few hundred requests of 64 KiB a second in sequence, and about a hundred at random.
+#[test]
+fn order_changes_what_a_disk_that_spins_completes() {
+    let spins = DeviceFacts { is_rotational: Some(true), ..DeviceFacts::default() };
+    // In sequence; at random with as many under way, and with fewer.
+    let in_order = side("in order", 400.0, 25_600.0, 5.0, 2.0, 100.0);
+    let at_random = [(200.0, 2.0), (100.0, 1.0)];
+    for (requests, queue) in at_random {
+        let b = side("at random", requests, requests * 64.0, 1000.0 * queue / requests, queue, 100.0);
+        let [a, b] = [&in_order, &b].map(|side| Side { device: "sda".to_owned(), ..side.clone() });
+        for facts in [None, Some(spins.clone())] {
+            for (a, b) in [(&a, &b), (&b, &a)] {
+                let comparison = compare(a, b, &Context { facts: facts.clone(), ..Context::default() });
+                assert_ne!(of(&comparison, "saturated").judgement, Judgement::Refuted, "{comparison:#?}");
+                assert_ne!(of(&comparison, "throttled").judgement, Judgement::Likely, "{comparison:#?}");
+                assert_ne!(of(&comparison, "above-the-disk").judgement, Judgement::Likely, "{comparison:#?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn networks() {
     let facts = |remote| DeviceFacts { model: Some("a disk".to_owned()), remote, ..DeviceFacts::default() };
