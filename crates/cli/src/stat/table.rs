@@ -311,7 +311,8 @@ pub(super) fn group(group: &GroupObserved) -> String {
     let members = group.parts.len();
     let spread = match group.effective_devices {
         Some(effective) => format!("{effective:.2} of {members} devices do the work"),
-        None => format!("{members} devices, nothing moved"),
+        None if says_no(group.verdict) => format!("{members} devices"),
+        None => format!("{members} devices, {}", group.why),
     };
 
     let mut parts: Vec<_> = group.parts.iter().collect();

@@ -19,6 +19,9 @@
 //! comes from a model of the disk: a disk twice as fast rightly takes twice the bytes. A U by the highest rate seen is
 //! not used: for a disk that never had its turn that rate means nothing.
 //!
+//! A member that is not in an interval has done nothing there: `iostat -z` leaves out idle devices. If one is in it
+//! without figures (it appeared, or its counters began anew), nothing is known of the split.
+//!
 //! An interval is *uneven* from a loss of a third on, if the busiest member uses a tenth of its capacity or time, and
 //! its part is more than 4 standard deviations above that of requests dealt by lot. Over the last [`HISTORY_MAX`]
 //! intervals these are found:
@@ -233,7 +236,8 @@ fn holds_same_data(group: &str, members: &[String], facts: &Facts) -> bool {
 /// A member in an interval. A missing one has done nothing.
 struct Member<'a> {
     judged: Option<&'a Judged>,
-    kib_per_s: f64,
+    /// `None` if not known: it has appeared or been reset, or the length of the interval is not known.
+    kib_per_s: Option<f64>,
     requests: f64,
     await_ms: Option<f64>,
     /// U by a model; 0 if no requests completed.
@@ -251,9 +255,10 @@ impl<'a> Member<'a> {
         let capacity_use = modelled.and_then(|judged| judged.capacity_use);
         let busy_part = capacity_use.or(columns.and_then(|columns| columns.util_percent).map(|util| util / 100.0));
         let is_idle = judged.is_none_or(|judged| judged.verdict == Verdict::Idle);
+        let is_finite = |value: &f64| value.is_finite();
         Member {
             judged,
-            kib_per_s: columns.and_then(|columns| columns.moved_kib_per_s()).filter(is_above_0).unwrap_or(0.0),
+            kib_per_s: columns.map_or(Some(0.0), |columns| columns.moved_kib_per_s().filter(is_finite)),
             requests: requests_per_s * duration_s.filter(is_above_0).unwrap_or(1.0),
             await_ms: columns.and_then(|columns| columns.mean_await_ms()).filter(is_above_0),
             capacity_use: if requests_per_s > 0.0 { capacity_use } else { Some(0.0) },
@@ -278,12 +283,16 @@ struct Split {
     effective: Option<f64>,
     imbalance: f64,
     busiest: usize,
+    /// The first member whose bytes are not known. With one, nothing is known of the split.
+    unknown: Option<usize>,
     is_uneven: bool,
 }
 
 impl Split {
     fn of(members: &[Member]) -> Split {
-        let bytes: Vec<f64> = members.iter().map(|member| member.kib_per_s).collect();
+        let unknown = members.iter().position(|member| member.kib_per_s.is_none());
+        let known = |member: &Member| member.kib_per_s.filter(|_| unknown.is_none()).unwrap_or(0.0);
+        let bytes: Vec<f64> = members.iter().map(known).collect();
         let sum: f64 = bytes.iter().sum();
         let by_use: Option<Vec<f64>> = members.iter().map(|member| member.capacity_use).collect();
         let (measure, loads) = match by_use {
@@ -310,6 +319,7 @@ impl Split {
             loads,
             imbalance,
             busiest,
+            unknown,
         }
     }
 
@@ -465,6 +475,13 @@ impl State {
         }
         if members.iter().all(|member| member.judged.is_none()) {
             return (Verdict::Unknown, "none of its devices is in this interval".to_owned());
+        }
+
+        if let Some(index) = split.unknown {
+            return match worst {
+                Some((name, (verdict, why))) if verdict > Verdict::Ok => (verdict, format!("{name}: {why}")),
+                _ => (Verdict::Unknown, format!("what {} moved in this interval is not known", self.name(index))),
+            };
         }
 
         let (count, effective) = (members.len(), split.effective.unwrap_or(0.0));

@@ -164,7 +164,7 @@ pub struct GroupObserved {
     #[serde(rename = "members")]
     pub parts: Vec<Part>,
     /// How many devices do the work, as if each did an equal part: (sum x)^2 / sum x^2 over bytes moved. From 1 to the
-    /// number of members; `None` if nothing was moved.
+    /// number of members; `None` if nothing was moved, or what a member moved is not known.
     #[serde(serialize_with = "serialize_share")]
     pub effective_devices: Option<f64>,
     /// [`Verdict::Imbalanced`], or the worst of the members'.
@@ -180,7 +180,7 @@ pub struct GroupObserved {
 pub struct Part {
     #[serde(rename = "disk_device")]
     pub device: String,
-    /// Its part of the bytes that the group moved, 0 to 1.
+    /// Its part of the bytes that the group moved, 0 to 1; 0 if that is not known.
     #[serde(serialize_with = "serialize_part")]
     pub bytes_share: f64,
     #[serde(serialize_with = "serialize_share")]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::stat::{Columns, DeviceInterval};
+use crate::stat::{Columns, DeviceInterval, Gap};
 
 /// Returns a device that writes `mib_per_s` in requests of 64 KiB that take `await_ms`.
 fn judged(device: &str, mib_per_s: f64, await_ms: f64) -> Judged {
@@ -286,4 +286,22 @@ fn a_member_that_hangs_or_is_full_speaks_for_its_group() {
         let group = &by_hand(2).observe(&devices, &Facts::new(), Some(1.0))[0];
         assert_eq!(group.verdict, expected, "{}", group.why);
     }
+}
+
+#[test]
+fn a_member_without_figures_has_not_done_nothing() {
+    let mut groups = by_hand(2);
+    let full = Judged { verdict: Verdict::Saturated, ..judged(&name(0), 100.0, 1.0) };
+    let table = [(judged(&name(0), 100.0, 1.0), Verdict::Unknown), (full, Verdict::Saturated)];
+    for (known, verdict) in table {
+        let mut unknown = Judged { verdict: Verdict::Unknown, ..judged(&name(1), 0.0, 1.0) };
+        unknown.interval.columns = Columns::default();
+        unknown.interval.gap = Some(Gap::Appeared);
+        let group = &groups.observe(&[known, unknown], &Facts::new(), Some(1.0))[0];
+        assert_eq!((group.verdict, group.effective_devices), (verdict, None), "{}", group.why);
+    }
+    assert!(groups.states["cache"].past.is_empty());
+
+    let observed = groups.observe(&devices(&[100.0, 100.0]), &Facts::new(), Some(1.0));
+    assert_eq!((observed[0].verdict, observed[0].effective_devices), (Verdict::Ok, Some(2.0)));
 }
