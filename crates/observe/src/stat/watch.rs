@@ -249,7 +249,10 @@ fn capacity_for<'a>(
     device: &str,
     facts: Option<&DeviceFacts>,
 ) -> Option<&'a Capacity> {
-    let is_whole = facts.is_none_or(|facts| !facts.is_partition && facts.members.is_empty());
+    let is_whole = match facts {
+        Some(facts) => !facts.is_partition && facts.members.is_empty(),
+        None => !verdict::is_stacked(device),
+    };
     let of_all = || is_whole.then(|| capacities.get(ANY_DEVICE)).flatten();
     capacities.get(device).or_else(of_all)
 }
@@ -529,6 +532,11 @@ mod tests {
             [("nvme0n1p1".to_owned(), DeviceFacts { is_partition: true, ..DeviceFacts::default() })].into();
         let of_part = watch.observe(&interval("nvme0n1p1", reads(100.0, 0.1, 1.0)), &part);
         assert_eq!(of_part.devices[0].capacity_basis, Basis::Unknown);
+        // Text of iostat does not name the members of an array.
+        for array in ["md0", "dm-0"] {
+            let of_array = see(&mut watch, &interval(array, reads(400_000.0, 0.1, 100.0)));
+            assert_eq!(of_array.capacity_basis, Basis::Unknown, "{array}");
+        }
     }
 
     #[test]
