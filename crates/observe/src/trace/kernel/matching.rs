@@ -373,7 +373,8 @@ impl<'v> Matcher<'v> {
         };
         let Some(open) = self.open.remove(&key) else { return };
         if event.sectors < open.sectors && event.error == 0 {
-            let (sectors, done_sectors) = (open.sectors - event.sectors, open.done_sectors + event.sectors);
+            let (sectors, done_sectors) =
+                (open.sectors - event.sectors, open.done_sectors.saturating_add(event.sectors));
             let rest = (key.0, key.1.saturating_add(event.sectors), key.2);
             self.open.insert(rest, Open { sectors, done_sectors, ..open });
             return;
