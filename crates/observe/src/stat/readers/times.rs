@@ -22,14 +22,21 @@ use jiff::tz::TimeZone;
 const DAY_MS: i64 = 86_400_000;
 
 /// The forms of times: of iostat in several locales, of `date`, of ISO 8601, and of iostat before sysstat 10.
-const FORMS: [&str; 12] = [
+const FORMS: [&str; 19] = [
+    "%m/%d/%y %I:%M:%S %p",
+    "%m/%d/%y %I:%M:%S %p %z",
     "%m/%d/%Y %I:%M:%S %p",
     "%m/%d/%y %H:%M:%S",
     "%m/%d/%Y %H:%M:%S",
     "%d.%m.%Y %H:%M:%S",
     "%Y-%m-%dT%H:%M:%S%z",
     "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%d %I:%M:%S %p",
+    "%d-%m-%Y %H:%M:%S",
+    "%Y/%m/%d %H:%M:%S",
     "%Y年%m月%d日 %H时%M分%S秒",
+    "%Y年%m月%d日 %H時%M分%S秒",
+    "%Y년 %m월 %d일 %H시 %M분 %S초",
     "%a %b %d %H:%M:%S %z %Y",
     "%a %b %d %I:%M:%S %p %z %Y",
     "%a %d %b %Y %I:%M:%S %p %z",
@@ -107,7 +114,7 @@ pub(in crate::stat) fn parse(line: &str, order: DayOrder) -> Option<Stamp> {
         return Some(Stamp { ms: (seconds * 1000.0).round() as i64, since: Since::Epoch });
     }
 
-    if !line.contains([':', '时']) {
+    if !line.contains([':', '时', '時', '시']) {
         return None;
     }
 
@@ -120,7 +127,7 @@ pub(in crate::stat) fn parse(line: &str, order: DayOrder) -> Option<Stamp> {
     let plain = plain.join(" ");
     let plain = plain.strip_suffix('Z').map(|time| format!("{time}+0000")).unwrap_or(plain);
     FORMS.into_iter().find_map(|form| match order {
-        DayOrder::DayFirst => of_form(&form.replace("%m/%d", "%d/%m"), &plain, is_local),
+        DayOrder::DayFirst => of_form(&form.replace("%m/%d/", "%d/%m/"), &plain, is_local),
         DayOrder::MonthFirst => of_form(form, &plain, is_local),
     })
 }
@@ -166,6 +173,13 @@ mod tests {
             ("14/03/24 17:53:14", DayOrder::DayFirst, AT_MS, Since::LocalEpoch),
             ("14.03.2024 17:53:14", any, AT_MS, Since::LocalEpoch),
             ("2024年03月14日 17时53分14秒", any, AT_MS, Since::LocalEpoch),
+            ("2024年03月14日 17時53分14秒", any, AT_MS, Since::LocalEpoch),
+            ("2024년 03월 14일 17시 53분 14초", any, AT_MS, Since::LocalEpoch),
+            ("14-03-2024 17:53:14", any, AT_MS, Since::LocalEpoch),
+            ("2024-03-14 05:53:14 PM", any, AT_MS, Since::LocalEpoch),
+            ("14/03/24 05:53:14  PM IST", DayOrder::DayFirst, AT_MS, Since::LocalEpoch),
+            ("14/03/24 05:53:14 PM", DayOrder::DayFirst, AT_MS, Since::LocalEpoch),
+            ("2024/03/14 17:53:14", DayOrder::DayFirst, AT_MS, Since::LocalEpoch),
             ("### 2024-03-14 17:53:14 ###", any, AT_MS, Since::LocalEpoch),
             ("Time: 05:53:14 PM", any, 64_394_000, Since::Midnight),
         ] {
