@@ -13,7 +13,7 @@
 //! # Example
 //! `2026-01-06T10:00:10.000Z,1,false,sda,100.00,...`: 100 reads a second of `sda` in one second.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use plimsoll_files::csv::{self, CsvCell};
 use plimsoll_files::error::{Code, Source};
@@ -38,6 +38,8 @@ pub(in crate::stat) fn read(name: &str, text: &str, notes: &mut Notes) -> Vec<In
     let mut lines = csv::lines(&source);
     let names: Vec<String> = lines.next().unwrap_or_default().iter().map(|cell| cell.text.to_string()).collect();
     let mut intervals: Vec<Interval> = Vec::new();
+    // The devices of the last interval.
+    let mut present: HashSet<String> = HashSet::new();
 
     for cells in lines {
         // Several runs may have been appended to one file.
@@ -52,9 +54,13 @@ pub(in crate::stat) fn read(name: &str, text: &str, notes: &mut Notes) -> Vec<In
 
         let row: Row<'_> = names.iter().map(String::as_str).zip(&cells).collect();
         let (when, device) = (interval(&row), device(&row, notes));
-        match intervals.last_mut().filter(|last| is_same(last, &when)) {
-            Some(last) if last.devices.iter().all(|known| known.device != device.device) => last.devices.push(device),
-            _ => intervals.push(Interval { devices: vec![device], ..when }),
+        let is_new = present.insert(device.device.clone());
+        match intervals.last_mut().filter(|last| is_new && is_same(last, &when)) {
+            Some(last) => last.devices.push(device),
+            None => {
+                present = HashSet::from([device.device.clone()]);
+                intervals.push(Interval { devices: vec![device], ..when });
+            }
         }
     }
     intervals
