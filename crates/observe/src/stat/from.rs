@@ -58,7 +58,8 @@ use super::readers::diskstats_text::Sample;
 use super::readers::iostat_json::JsonError;
 use super::readers::recognise::Kind;
 use super::readers::{
-    Notes, ROWS_MAX, ReadOptions, diskstats_text, iostat_json, iostat_text, own_csv, recognise, too_many_rows,
+    Notes, ROWS_MAX, ReadOptions, diskstats_text, host_name, iostat_json, iostat_text, own_csv, recognise,
+    too_many_rows,
 };
 use super::watch::Watch;
 use super::{DeviceFacts, Facts, Interval, Observed, record};
@@ -226,7 +227,7 @@ impl Collected {
             Kind::Iostat => {
                 let read = iostat_text::read(&text, &self.options, &mut notes);
                 self.extend(name, with_devices(name, read.intervals, "text of iostat", &text)?)?;
-                self.of_host("text of iostat", read.host)
+                self.of_hosts("text of iostat", &read.hosts)
             }
             Kind::Json => {
                 let read = iostat_json::read(&text, &self.options, &mut notes).map_err(|error| match error {
@@ -234,7 +235,7 @@ impl Collected {
                     JsonError::Line(line, reason) => FromError::Line { file: file(), line, reason },
                 })?;
                 self.extend(name, with_devices(name, read.intervals, "JSON of iostat", &text)?)?;
-                self.of_host("JSON of iostat", read.host)
+                self.of_hosts("JSON of iostat", &read.hosts)
             }
             Kind::OwnCsv => {
                 let what = "CSV of `plimsoll stat`";
@@ -278,19 +279,20 @@ impl Collected {
         self.extend(name, recording.intervals())?;
         self.recorded.notes.extend(recording.notes.iter().map(|note| format!("{name}: {note}")));
         self.recorded.facts.extend(recording.facts);
-        let host = recording.host.filter(|host| !host.name.is_empty());
-        let host = host.map(|host| format!("{}, Linux {}, {} CPU", host.name, host.kernel, host.cpus));
-        Ok(self.of_host("recording", host))
+        let hosts = recording.hosts.iter().filter(|host| !host.name.is_empty());
+        let hosts = hosts.map(|host| format!("{}, Linux {}, {} CPU", host.name, host.kernel, host.cpus));
+        Ok(self.of_hosts("recording", &hosts.collect::<Vec<_>>()))
     }
 
-    /// Returns a file's kind with its host (`db1, Linux 6.1.0, 8 CPU`), and keeps the host's name.
-    fn of_host(&mut self, what: &str, host: Option<String>) -> String {
-        let Some(host) = host else { return what.to_owned() };
-        let name = host.split(',').next().unwrap_or_default().to_owned();
-        if !self.recorded.hosts.contains(&name) {
-            self.recorded.hosts.push(name);
+    /// Returns a file's kind with its first host (`db1, Linux 6.1.0, 8 CPU`), and keeps the names of its hosts.
+    fn of_hosts(&mut self, what: &str, hosts: &[String]) -> String {
+        for host in hosts {
+            let name = host_name(host).to_owned();
+            if !self.recorded.hosts.contains(&name) {
+                self.recorded.hosts.push(name);
+            }
         }
-        format!("{what} of {host}")
+        hosts.first().map_or_else(|| what.to_owned(), |host| format!("{what} of {host}"))
     }
 
     /// Turns the samples so far into intervals.
@@ -342,10 +344,14 @@ impl Collected {
         }
         // Disks of several hosts have the same names.
         if let [first, second, ..] = self.recorded.hosts.as_slice() {
+            let (what, remedy) = match self.origins.len() {
+                1 => ("one file", "split it where the host changes, and name the parts of one"),
+                _ => ("files", "name those of one host"),
+            };
             return Err(FromError::Other {
                 file: self.origins.join("; "),
-                looks_like: format!("files of several hosts ({first}, {second})"),
-                remedy: "name those of one host".to_owned(),
+                looks_like: format!("{what} of several hosts ({first}, {second})"),
+                remedy: remedy.to_owned(),
             });
         }
         self.recorded.origin = self.origins.join("; ");

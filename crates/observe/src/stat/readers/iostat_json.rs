@@ -24,15 +24,15 @@ use serde_json::{Map, Value};
 use super::columns::{self, Figure};
 use super::iostat_text::cpu_shares;
 use super::times::{self, DayOrder, Stamp};
-use super::{Notes, ReadOptions, shown};
+use super::{Notes, ReadOptions, note_host, shown};
 use crate::stat::{Columns, DeviceInterval, Interval};
 
 /// The content of a file.
 #[derive(Debug, Default)]
 pub(in crate::stat) struct Json {
     pub intervals: Vec<Interval>,
-    /// The first host: `ubuntu, Linux 5.8.0, 2 CPU`.
-    pub host: Option<String>,
+    /// The first host: `ubuntu, Linux 5.8.0, 2 CPU`; the first of another name follows it.
+    pub hosts: Vec<String>,
 }
 
 /// Why a file cannot be read.
@@ -224,8 +224,8 @@ fn read_host(
         });
         last = stamp;
     }
-    if is_any && json.host.is_none() {
-        json.host = Some(host_text(host));
+    if is_any {
+        note_host(&mut json.hosts, host_text(host));
     }
     is_any
 }

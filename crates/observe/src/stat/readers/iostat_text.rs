@@ -39,15 +39,15 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::columns::{self, Column, Figure};
 use super::times::{self, DayOrder, Stamp};
-use super::{Notes, ReadOptions, shown};
+use super::{Notes, ReadOptions, note_host, shown};
 use crate::stat::{Columns, CpuShares, DeviceInterval, Interval};
 
 /// The content of a text.
 #[derive(Debug, Default)]
 pub(in crate::stat) struct Text {
     pub intervals: Vec<Interval>,
-    /// The host by the first banner: `ubuntu, Linux 5.8.0-53-generic, 2 CPU`.
-    pub host: Option<String>,
+    /// The host by the first banner: `ubuntu, Linux 5.8.0-53-generic, 2 CPU`; the first of another name follows it.
+    pub hosts: Vec<String>,
 }
 
 /// A cell of our own text whose figure is not known.
@@ -288,7 +288,7 @@ impl Reader<'_> {
             self.end_report();
             self.last = None;
             self.is_next_since_boot = !self.options.is_first_an_interval;
-            self.text.host.get_or_insert(host);
+            note_host(&mut self.text.hosts, host);
         } else if words.iter().any(|word| word == "%user") && words.iter().any(|word| word == "%idle") {
             self.begin_report();
             self.cpu_names = Some(words.iter().filter_map(|word| Some(word.strip_prefix('%')?.to_owned())).collect());

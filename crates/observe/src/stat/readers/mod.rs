@@ -94,6 +94,19 @@ impl Notes {
     }
 }
 
+/// Notes the host that a file names, such as `db1, Linux 6.1.0, 8 CPU`: the first one, and the first of another name.
+pub(super) fn note_host(hosts: &mut Vec<String>, host: String) {
+    let is_other = |first: &String| host_name(first) != host_name(&host);
+    if hosts.len() < 2 && hosts.first().is_none_or(is_other) {
+        hosts.push(host);
+    }
+}
+
+/// Returns the name in `db1, Linux 6.1.0, 8 CPU`.
+pub(super) fn host_name(host: &str) -> &str {
+    host.split(',').next().unwrap_or_default()
+}
+
 /// Prepares a word of a file for a message: without control characters, cut after 40 characters.
 pub(super) fn shown(word: &str) -> String {
     let mut shown: String = word.trim().chars().filter(|c| !c.is_control()).take(40).collect();

@@ -20,8 +20,8 @@ use crate::stat::{Facts, Interval};
 /// The content of a file of recordings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// The recorded host, the first one if the file names several; `None` if every such line is damaged.
-    pub host: Option<Host>,
+    /// The recorded host, and the first of another name; none if every such line is damaged.
+    pub hosts: Vec<Host>,
     /// The readings in the order of the file: a list for each recording in it, none of them empty.
     pub series: Vec<Vec<Reading>>,
     pub facts: Facts,
@@ -102,7 +102,10 @@ impl Reader {
         self.last = number;
 
         if let Some(host) = &line.host {
-            self.recording.host.get_or_insert_with(|| host.clone());
+            let hosts = &mut self.recording.hosts;
+            if hosts.len() < 2 && hosts.first().is_none_or(|first| first.name != host.name) {
+                hosts.push(host.clone());
+            }
         } else if let Some(facts) = line.facts {
             self.recording.facts.extend(facts);
         } else {
@@ -136,7 +139,7 @@ impl Reader {
         if is_cut {
             notes.push(format!("the file ends in the middle of line {lines}, which is left out"));
         }
-        if self.recording.host.is_none() {
+        if self.recording.hosts.is_empty() {
             notes.push("the line that names the host is lost".to_owned());
         }
         if self.recordings > 1 {
@@ -218,7 +221,7 @@ mod tests {
                     assert!(places.is_some_and(|places| places.is_sorted_by(|a, b| a < b)), "{case}: another reading");
                 }
                 assert!(found.facts.is_empty() || found.facts == facts(), "{case}");
-                assert!(found.host.is_none_or(|found| found == host()), "{case}");
+                assert!(found.hosts.iter().all(|found| *found == host()), "{case}");
                 assert!(!found.series.is_empty(), "{case}");
             }
             Err(RecordError::NotARecord | RecordError::NoReading) => {}
@@ -229,7 +232,7 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         let found = read(&recorded(&readings())).unwrap();
-        let expect = Recording { host: Some(host()), series: vec![readings()], facts: facts(), notes: Vec::new() };
+        let expect = Recording { hosts: vec![host()], series: vec![readings()], facts: facts(), notes: Vec::new() };
         assert_eq!(found, expect);
         let all = readings();
         let expect: Vec<Interval> = all.windows(2).map(|pair| pair[1].since(&pair[0])).collect();
@@ -284,7 +287,7 @@ mod tests {
         assert_eq!(found.intervals()[1], all[3].since(&all[1]));
         assert_eq!(found.notes, ["line 5 is damaged and left out: the intervals around it become one"]);
         let found = read(without(0).as_bytes()).unwrap();
-        assert_eq!((found.host, found.series, found.facts), (None, vec![all], facts()));
+        assert_eq!((found.hosts, found.series, found.facts), (vec![], vec![all], facts()));
     }
 
     #[test]

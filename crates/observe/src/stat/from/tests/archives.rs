@@ -93,6 +93,25 @@ fn an_archive_is_one_story_in_the_order_of_time() {
         assert!(refused(&bytes).contains(part), "{part}: {}", refused(&bytes));
     }
 
+    // Reports of several hosts in one file.
+    let iostat = [early.clone(), other.clone()].concat();
+    let json = |host: &str| {
+        let disks = r#"{"disk": [{"disk_device": "sda", "r/s": 1.00}]}"#;
+        format!(r#"{{"sysstat": {{"hosts": [{{"nodename": "{host}", "statistics": [{disks}, {disks}]}}]}}}}"#)
+    };
+    let record = |host: &str| {
+        use crate::stat::host::{Host, Reading};
+        let host = Host { name: host.to_owned(), ..Host::default() };
+        let mut writer = record::Writer::new(Vec::new(), &host).unwrap();
+        let devices = plimsoll::sys::diskstats::parse("8 0 sda 1000 0 8000 100 0 0 0 0 0 90 100\n").unwrap();
+        writer.append(&Reading { uptime_cs: 100, devices, ..Reading::default() }, &Facts::new()).unwrap();
+        writer.into_inner()
+    };
+    for bytes in [iostat, (json("db1") + &json("db2")).into_bytes(), [record("db1"), record("db2")].concat()] {
+        let error = refused(&bytes);
+        assert!(error.contains("one file of several hosts (db1, db2): split it"), "{error}");
+    }
+
     // Files that are named are judged together, too: their disks have the same names.
     let named =
         [("a", early), ("b", other)].map(|(name, bytes)| Saved { name: name.to_owned(), bytes, is_found: false });

@@ -201,7 +201,7 @@ fn reports_begin_where_the_next_one_does() {
     let options = ReadOptions { is_first_an_interval: true, interval_s: Some(5.0) };
     let (read, _) = read_with(&format!("{banner}\n{table}"), &options);
     assert_eq!((read.intervals[0].is_since_boot, read.intervals[0].duration_s), (false, Some(5.0)));
-    assert_eq!(read.host.as_deref(), Some("db7, Linux 6.1.0, 8 CPU"));
+    assert_eq!(read.hosts, ["db7, Linux 6.1.0, 8 CPU"]);
 }
 
 #[test]
