@@ -74,7 +74,8 @@ pub struct Recorded {
     pub intervals: Vec<Interval>,
     /// Facts about the devices, as far as a recording has them; else partitions are known by their names.
     pub facts: Facts,
-    /// Parts that could not be read, and assumptions: a sentence each, with the file and, if known, the line.
+    /// Parts that could not be read, and assumptions: a sentence each, with the file and, if known, the line. The last
+    /// one counts what is more than a hundred.
     pub notes: Vec<String>,
 }
 
@@ -123,6 +124,10 @@ pub enum FromError {
 
 /// Most archives in one another.
 const DEPTH_MAX: usize = 8;
+/// Most files that are named in one line.
+const NAMED_MOST: usize = 8;
+/// Most notes on all files together.
+const NOTES_MOST: usize = 100;
 /// All kinds of files that are read, for messages.
 const EXPECTED: &str =
     "a recording of `plimsoll stat --record`, samples of /proc/diskstats, text or JSON of `iostat`, or CSV of `stat`";
@@ -349,12 +354,17 @@ impl Collected {
                 _ => ("files", "name those of one host"),
             };
             return Err(FromError::Other {
-                file: self.origins.join("; "),
+                file: named(&self.origins),
                 looks_like: format!("{what} of several hosts ({first}, {second})"),
                 remedy: remedy.to_owned(),
             });
         }
-        self.recorded.origin = self.origins.join("; ");
+        self.recorded.origin = named(&self.origins);
+        let more = self.recorded.notes.len().saturating_sub(NOTES_MOST);
+        if more > 0 {
+            self.recorded.notes.truncate(NOTES_MOST);
+            self.recorded.notes.push(format!("{more} more notes, on these or other files"));
+        }
         let devices = self.recorded.intervals.iter().flat_map(|interval| &interval.devices);
         for device in devices.filter(|device| looks_like_partition(&device.device)) {
             let partition = || DeviceFacts { is_partition: true, ..DeviceFacts::default() };
@@ -382,6 +392,15 @@ impl Collected {
         }
 
         Ok(())
+    }
+}
+
+/// Joins the first [`NAMED_MOST`] of a list and counts the others.
+fn named(origins: &[String]) -> String {
+    let first = origins.iter().take(NAMED_MOST).map(String::as_str).collect::<Vec<_>>().join("; ");
+    match origins.len().saturating_sub(NAMED_MOST) {
+        0 => first,
+        others => format!("{first}; and {others} more"),
     }
 }
 

@@ -127,3 +127,17 @@ fn samples_in_an_archive_are_one_series() {
     let reads = recorded.intervals.iter().map(|interval| interval.devices[0].columns.reads_per_s);
     assert_eq!(reads.collect::<Vec<_>>(), [Some(1500.0)]);
 }
+
+#[test]
+fn thousands_of_files_are_counted_and_not_named() {
+    let late = (0..2000).map(|file| Saved {
+        name: format!("{file}.txt"),
+        bytes: b"03/14/2024 17:53:10\nDevice tps\nsda 5.00\n".to_vec(),
+        is_found: true,
+    });
+    let recorded = read_all(&late.collect::<Vec<_>>(), &ReadOptions::default()).unwrap();
+    assert_eq!(recorded.intervals.len(), 2000);
+    assert!(recorded.origin.len() < 1000 && recorded.origin.ends_with("; and 1992 more"), "{}", recorded.origin);
+    let last = recorded.notes.last().unwrap();
+    assert!(recorded.notes.len() == 101 && last.ends_with("more notes, on these or other files"), "{last}");
+}
