@@ -57,6 +57,7 @@ use super::host::{is_partition, looks_like_partition};
 use super::readers::diskstats_text::Sample;
 use super::readers::iostat_json::JsonError;
 use super::readers::recognise::Kind;
+use super::readers::times::{self, DayOrder};
 use super::readers::{
     Notes, ROWS_MAX, ReadOptions, diskstats_text, host_name, iostat_json, iostat_text, own_csv, recognise,
     too_many_rows,
@@ -134,17 +135,31 @@ const EXPECTED: &str =
 
 /// Reads a file. `name` is its name in messages; for `/sys/block/NAME/stat` it also names the device.
 pub fn read(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Recorded, FromError> {
-    let mut collected = Collected::new(options);
-    collected.add(name, bytes)?;
-    collected.finish()
+    collect(options, |collected| collected.add(name, bytes))
 }
 
 /// Reads several files in order; samples of neighbouring ones are one series. Fails with the first file that has no
 /// readable figures, unless it was found; if no file has any; if the files are of several hosts.
 pub fn read_all(files: &[Saved], options: &ReadOptions) -> Result<Recorded, FromError> {
+    collect(options, |collected| {
+        files.iter().try_for_each(|Saved { name, bytes, is_found }| match is_found {
+            true => collected.add_found(name, bytes),
+            false => collected.add(name, bytes),
+        })
+    })
+}
+
+/// Reads the files that `add` adds. If one shows that the day is first in dates and others leave it open, reads all
+/// once more with that order: the locale is the host's.
+fn collect(
+    options: &ReadOptions,
+    add: impl Fn(&mut Collected) -> Result<(), FromError>,
+) -> Result<Recorded, FromError> {
     let mut collected = Collected::new(options);
-    for Saved { name, bytes, is_found } in files {
-        if *is_found { collected.add_found(name, bytes)? } else { collected.add(name, bytes)? }
+    add(&mut collected)?;
+    if let Some(order) = collected.decided.filter(|order| collected.is_undecided && *order != collected.order) {
+        collected = Collected { order, ..Collected::new(options) };
+        add(&mut collected)?;
     }
     collected.finish()
 }
@@ -155,6 +170,12 @@ struct Collected {
     options: ReadOptions,
     recorded: Recorded,
     origins: Vec<String>,
+    /// The order in dates of files that leave it open.
+    order: DayOrder,
+    /// The order in the first file that shows it.
+    decided: Option<DayOrder>,
+    /// Whether a file has dates and leaves their order open.
+    is_undecided: bool,
     /// Samples of the latest files, which the next file may continue, and the name of the first of these files.
     samples: Vec<Sample>,
     samples_of: String,
@@ -230,12 +251,15 @@ impl Collected {
             Kind::Empty | Kind::Other(..) => return Ok(()),
             Kind::Record => self.add_record(name, bytes)?,
             Kind::Iostat => {
-                let read = iostat_text::read(&text, &self.options, &mut notes);
+                let order = self.order_of(&text);
+                let read = iostat_text::read(&text, &self.options, order, &mut notes);
                 self.extend(name, with_devices(name, read.intervals, "text of iostat", &text)?)?;
                 self.of_hosts("text of iostat", &read.hosts)
             }
             Kind::Json => {
-                let read = iostat_json::read(&text, &self.options, &mut notes).map_err(|error| match error {
+                let order = self.order_of(&text);
+                let read = iostat_json::read(&text, &self.options, order, &mut notes);
+                let read = read.map_err(|error| match error {
                     JsonError::Other(value) => other(recognise::json(&value)),
                     JsonError::Line(line, reason) => FromError::Line { file: file(), line, reason },
                 })?;
@@ -249,11 +273,9 @@ impl Collected {
                 what.to_owned()
             }
             Kind::DiskStats => {
-                diskstats_text::read(&text, &mut self.samples, &mut notes).map_err(|line| FromError::Line {
-                    file: file(),
-                    line,
-                    reason: too_many_rows(),
-                })?;
+                let order = self.order_of(&text);
+                let read = diskstats_text::read(&text, order, &mut self.samples, &mut notes);
+                read.map_err(|line| FromError::Line { file: file(), line, reason: too_many_rows() })?;
                 "samples of /proc/diskstats".to_owned()
             }
             Kind::SysfsStat => {
@@ -273,6 +295,14 @@ impl Collected {
         self.origins.push(format!("{name}: {origin}"));
         self.recorded.notes.extend(notes.into_vec());
         Ok(())
+    }
+
+    /// Returns the order of the dates in a text, and keeps what it shows.
+    fn order_of(&mut self, text: &str) -> DayOrder {
+        let shown = DayOrder::of(text);
+        self.decided = self.decided.or(shown);
+        self.is_undecided |= shown.is_none() && times::has_dates(text);
+        shown.unwrap_or(self.order)
     }
 
     fn add_record(&mut self, name: &str, bytes: &[u8]) -> Result<String, FromError> {

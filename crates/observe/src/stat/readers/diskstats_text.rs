@@ -45,11 +45,15 @@ pub(in crate::stat) fn is_line(line: &str) -> bool {
     device(line).is_ok_and(|device| device.is_some())
 }
 
-/// Adds the samples of a text to a series. A device whose name repeats begins a new sample, also across files. Fails
-/// with the line, from 1, with which there are more than [`ROWS_MAX`] rows.
-pub(in crate::stat) fn read(text: &str, samples: &mut Vec<Sample>, notes: &mut Notes) -> Result<(), usize> {
+/// Adds the samples of a text, whose dates have the given order, to a series. A device whose name repeats begins a new
+/// sample, also across files. Fails with the line, from 1, with which there are more than [`ROWS_MAX`] rows.
+pub(in crate::stat) fn read(
+    text: &str,
+    order: DayOrder,
+    samples: &mut Vec<Sample>,
+    notes: &mut Notes,
+) -> Result<(), usize> {
     let mut rows: usize = samples.iter().map(|sample| sample.devices.len()).sum();
-    let order = DayOrder::of(text);
     let (mut stamp, mut is_new) = (None, false);
 
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {

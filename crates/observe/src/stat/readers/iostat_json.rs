@@ -44,10 +44,15 @@ pub(in crate::stat) enum JsonError {
     Line(usize, String),
 }
 
-pub(in crate::stat) fn read(text: &str, options: &ReadOptions, notes: &mut Notes) -> Result<Json, JsonError> {
+/// Reads all reports of all documents in a text. `order` is that of its dates.
+pub(in crate::stat) fn read(
+    text: &str,
+    options: &ReadOptions,
+    order: DayOrder,
+    notes: &mut Notes,
+) -> Result<Json, JsonError> {
     let documents = documents(text, notes)?;
     let mut json = Json::default();
-    let order = DayOrder::of(&text.replace('"', " "));
     let mut is_any = false;
     for document in &documents {
         let lists = document.as_array().map_or(std::slice::from_ref(document), Vec::as_slice);

@@ -67,11 +67,11 @@ pub(in crate::stat) fn has_header(text: &str) -> bool {
     })
 }
 
-/// Reads all reports of a text.
-pub(in crate::stat) fn read(text: &str, options: &ReadOptions, notes: &mut Notes) -> Text {
+/// Reads all reports of a text. `order` is that of its dates.
+pub(in crate::stat) fn read(text: &str, options: &ReadOptions, order: DayOrder, notes: &mut Notes) -> Text {
     let mut reader = Reader {
         options: *options,
-        order: DayOrder::of(text),
+        order,
         notes,
         text: Text::default(),
         report: Report::default(),

@@ -6,7 +6,8 @@
 //!
 //! # How it works
 //! A line is a time if one of [`FORMS`] fits all of it. `03/04/2024` is in April or March: [`DayOrder::of`] searches
-//! the whole text for a day above 12, so that one file has one order.
+//! the whole text for a day above 12, so that one file has one order. A file without such a day has that of the files
+//! beside it.
 //!
 //! # Limits
 //! Without a zone, a time is taken as UTC, and zones by abbreviation (`CEST`) are ignored: differences are right except
@@ -89,18 +90,28 @@ pub(in crate::stat) enum DayOrder {
 
 impl DayOrder {
     /// Returns the order of the first date of a text with a day above 12.
-    pub(in crate::stat) fn of(text: &str) -> DayOrder {
-        let orders = text.split_whitespace().filter_map(|word| {
-            let (first, rest) = word.split_once('/')?;
-            let (second, _year) = rest.split_once('/')?;
-            match (first.parse::<u8>().ok()?, second.parse::<u8>().ok()?) {
-                (13..=31, 1..=12) => Some(DayOrder::DayFirst),
-                (1..=12, 13..=31) => Some(DayOrder::MonthFirst),
-                _ => None,
-            }
-        });
-        orders.into_iter().next().unwrap_or_default()
+    pub(in crate::stat) fn of(text: &str) -> Option<DayOrder> {
+        dates(text).find_map(|date| match date {
+            (13..=31, 1..=12) => Some(DayOrder::DayFirst),
+            (1..=12, 13..=31) => Some(DayOrder::MonthFirst),
+            _ => None,
+        })
     }
+}
+
+/// Returns whether a text has dates with slashes.
+pub(in crate::stat) fn has_dates(text: &str) -> bool {
+    dates(text).next().is_some()
+}
+
+/// Returns the first two numbers of each date with slashes.
+fn dates(text: &str) -> impl Iterator<Item = (u8, u8)> {
+    let words = text.split(|c: char| c.is_whitespace() || c == '"');
+    words.filter_map(|word| {
+        let (first, rest) = word.split_once('/')?;
+        let (second, _year) = rest.split_once('/')?;
+        Some((first.parse().ok()?, second.parse().ok()?))
+    })
 }
 
 /// Parses a line that is a time as a whole; `None` if it has any other word.
@@ -209,9 +220,10 @@ mod tests {
 
     #[test]
     fn a_text_has_one_order_of_days() {
-        assert_eq!(DayOrder::of("Linux 5.8 (host) 12/02/2021\n14/02/2021 10:00:00"), DayOrder::DayFirst);
-        assert_eq!(DayOrder::of("02/03/21 and 02/14/21"), DayOrder::MonthFirst);
-        assert_eq!(DayOrder::of("02/03/21"), DayOrder::MonthFirst);
+        assert_eq!(DayOrder::of("Linux 5.8 (host) 12/02/2021\n14/02/2021 10:00:00"), Some(DayOrder::DayFirst));
+        assert_eq!(DayOrder::of("02/03/21 and 02/14/21"), Some(DayOrder::MonthFirst));
+        assert_eq!((DayOrder::of("02/03/21"), has_dates("02/03/21")), (None, true));
+        assert!(!has_dates("r/s w/s 1/2 a/b/c"));
     }
 
     #[test]

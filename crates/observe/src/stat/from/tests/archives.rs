@@ -141,3 +141,28 @@ fn thousands_of_files_are_counted_and_not_named() {
     let last = recorded.notes.last().unwrap();
     assert!(recorded.notes.len() == 101 && last.ends_with("more notes, on these or other files"), "{last}");
 }
+
+/// Files of `iostat -t`, or of samples, of the 11th to the 14th of March in a locale that puts the day first.
+#[test]
+fn one_file_shows_the_order_of_all_dates() {
+    let of = |text: fn(u32) -> String| -> Vec<Saved> {
+        let named = |day| Saved { name: format!("{day}.txt"), bytes: text(day).into_bytes(), is_found: true };
+        (11..15).map(named).collect()
+    };
+    let iostat = |day| format!("{day}/03/24 10:00:00\nDevice r/s w/s\nsda 1.00 2.00\n");
+    let json = |day| {
+        let disks = r#""disk": [{"disk_device": "sda", "r/s": 1.00}]"#;
+        let report = format!(r#"{{"timestamp": "{day}/03/24 10:00:00", {disks}}}"#);
+        format!(r#"{{"sysstat": {{"hosts": [{{"nodename": "db1", "statistics": [{report}]}}]}}}}"#)
+    };
+    let samples = |day| format!("{day}/03/24 10:00:00\n8 0 sda {day} 0 8000 100 0 0 0 0 0 90 100\n");
+    for (files, count) in [(of(iostat), 4), (of(json), 4), (of(samples), 3)] {
+        let recorded = read_all(&files, &ReadOptions::default()).unwrap();
+        let days = recorded.intervals.iter().map(|interval| interval.end_unix_ms.unwrap() / 86_400_000);
+        let days: Vec<u64> = days.collect();
+        assert_eq!(days.len(), count, "{days:?}");
+        // The last one is 2024-03-14.
+        let expected: Vec<u64> = (19_796 - count as u64 + 1..=19_796).collect();
+        assert_eq!(days, expected, "{:?}", recorded.notes);
+    }
+}

@@ -7,7 +7,7 @@ use crate::stat::{Columns, DeviceInterval};
 
 fn read_with(text: &str, options: &ReadOptions) -> (Text, Vec<String>) {
     let mut notes = Notes::of("t");
-    let read = read(text, options, &mut notes);
+    let read = read(text, options, DayOrder::default(), &mut notes);
     (read, notes.into_vec())
 }
 
