@@ -32,7 +32,10 @@ pub(super) fn check(subject: &Subject<'_>, sys_root: &Path, findings: &mut Vec<F
     }
 
     let links: Option<Vec<_>> = places.iter().map(|place| links_of(place, sys_root)).collect();
-    let Some(links) = links.map(|links| links.concat()).filter(|links| !links.is_empty()) else { return };
+    let Some(mut links) = links.map(|links| links.concat()).filter(|links| !links.is_empty()) else { return };
+    // Several mount points may be on one disk.
+    links.sort_unstable();
+    links.dedup();
     let link_bytes_per_s: f64 = links.iter().map(|(_, bytes_per_s)| *bytes_per_s as f64).sum();
     let names: Vec<&str> = links.iter().map(|(name, _)| name.as_str()).collect();
 

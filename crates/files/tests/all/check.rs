@@ -391,6 +391,11 @@ fn more_than_the_link_carries() -> io::Result<()> {
     assert!(findings[0].message.contains("nvme0n1") && findings[0].message.contains("7.88 GB/s"));
     assert_eq!(codes(&machine.check(&text(7_800_000_000, "")).findings), []);
     assert_eq!(codes(&machine.check(&text(8_000_000_000, "    rate_factor: 0.9\n")).findings), []);
+    // Two mount points on one disk have its one link.
+    fs::create_dir(data.join("sub"))?;
+    let both = format!("mountpoints: [{place}, {place}/sub]");
+    let twice = text(8_000_000_000, "").replace(&format!("mountpoint: {place}"), &both);
+    assert_eq!(codes(&machine.check(&twice).findings), [("above_link", "read_bandwidth")]);
     // Without a link nothing is known.
     fs::remove_file(machine.0.join("sys/devices/0/current_link_width"))?;
     assert_eq!(codes(&machine.check(&text(8_000_000_000, "")).findings), []);
