@@ -4,8 +4,8 @@
 //! noticing, the backend should be told.
 //!
 //! **How.** Each run is compared with the first run of the base, condition by condition; a condition that differs is
-//! reported once, with its values by file. So are jobs that some sides lack, jobs with failed requests and interrupted
-//! runs.
+//! reported once, with its values by file. So are jobs that some sides lack, jobs with failed requests, and runs that
+//! were interrupted or reached their write bound.
 //!
 //! **Limits.** Versions of this program are no condition: comparing two versions is a purpose of a comparison. A
 //! condition that a file lacks is not compared.
@@ -31,6 +31,11 @@ pub(super) fn warnings(groups: &[Group]) -> Vec<String> {
     }
     let interrupted = runs.iter().filter(|run| run.is_interrupted);
     warnings.extend(interrupted.map(|run| format!("{} was interrupted: it is shorter than it should be", run.path)));
+    let cut_short = runs.iter().filter(|run| run.is_cut_short);
+    let without_writers = |run: &&Run| {
+        format!("--max-write ended writers of {} early: what ran on beside them had the disk for itself", run.path)
+    };
+    warnings.extend(cut_short.map(without_writers));
     lone_jobs(groups, &mut warnings);
     warnings
 }

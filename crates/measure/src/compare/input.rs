@@ -48,6 +48,8 @@ pub(super) struct Run {
     pub path: String,
     pub version: String,
     pub is_interrupted: bool,
+    /// Whether `--max-write` ended jobs that write before the end of the run.
+    pub is_cut_short: bool,
     pub conditions: Conditions,
     pub curves: Vec<String>,
     pub content: Content,
@@ -56,10 +58,12 @@ pub(super) struct Run {
 impl Run {
     fn new(path: &str, value: &Value, content: Content) -> Run {
         let version = value.get("plimsoll").and_then(Value::as_str).unwrap_or_default();
+        let is_true = |key: &str| value.get(key).and_then(Value::as_bool).unwrap_or(false);
         Run {
             path: path.to_owned(),
             version: version.to_owned(),
-            is_interrupted: value.get("interrupted").and_then(Value::as_bool).unwrap_or(false),
+            is_interrupted: is_true("interrupted"),
+            is_cut_short: is_true("max_write_reached"),
             conditions: conditions_of(value),
             curves: Vec::new(),
             content,

@@ -241,6 +241,7 @@ fn what_makes_results_unlike_is_named() {
     other["backend"] = json!("aio");
     other["seed"] = json!(2);
     other["interrupted"] = json!(true);
+    other["max_write_reached"] = json!(true);
     other["jobs"][0]["job"]["parallelism"] = json!(8);
     other["jobs"][0]["errors"] = json!(3);
     let base = source("a.json", &test(&[steady("reads", 1000, 100)]));
@@ -251,6 +252,7 @@ fn what_makes_results_unlike_is_named() {
         "job `reads`: parallelism differs: 4 (a.json), 8 (b.json)",
         "job `reads`: 3 request(s) failed in b.json",
         "b.json was interrupted: it is shorter than it should be",
+        "--max-write ended writers of b.json early: what ran on beside them had the disk for itself",
     ];
     assert_eq!(report.warnings, expect);
 }
