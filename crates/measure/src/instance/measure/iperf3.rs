@@ -27,7 +27,7 @@
 //! ```
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
 use std::str::FromStr;
@@ -113,12 +113,22 @@ impl fmt::Display for Peer {
 pub fn measure(card: &mut Card, peer: &Peer, streams: Option<usize>, budget_ns: u64, stop: &Stop) {
     let seconds = (budget_ns / 1_000_000_000 / (2 * RUNS)).clamp(1, 10);
     let streams = streams.map(|streams| streams.clamp(1, STREAMS_MAX));
-    Client { program: "iperf3".into(), peer, streams, seconds, stop }.measure(card);
+    Client { program: "iperf3".into(), peer, is_here: is_here(&peer.host), streams, seconds, stop }.measure(card);
+}
+
+/// Returns whether packets to `host` stay on this machine: it is the loopback interface, or an address of one of the
+/// machine's own cards, under any name.
+fn is_here(host: &str) -> bool {
+    // Only an address of this machine can be bound.
+    let is_own = |at: SocketAddr| at.ip().is_loopback() || UdpSocket::bind((at.ip(), 0)).is_ok();
+    host == "localhost" || (host, 0).to_socket_addrs().is_ok_and(|mut found| found.any(is_own))
 }
 
 struct Client<'a> {
     program: PathBuf,
     peer: &'a Peer,
+    /// Whether no network is between the client and the server.
+    is_here: bool,
     /// Streams at a time; `None`: the number from which on more gain nothing.
     streams: Option<usize>,
     seconds: u64,
@@ -174,14 +184,9 @@ impl Client<'_> {
         }
     }
 
-    /// Returns whether no network is between the client and the server.
-    fn is_loopback(&self) -> bool {
-        self.peer.host == "localhost" || self.peer.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-    }
-
     /// Returns the path that was measured, for the facts of a card.
     fn path(&self) -> String {
-        if self.is_loopback() {
+        if self.is_here {
             return "loopback: this machine's network stack, no network".to_owned();
         }
         format!("to {}", self.peer)
@@ -189,9 +194,9 @@ impl Client<'_> {
 
     /// Adds the offloading of the cards as a fact; with small packets, a warning that their rate may depend on it.
     fn note_offload(&self, card: &mut Card, has_small_packets: bool) {
-        let Some(cards) = offload::of_cards(self.is_loopback(), self.stop) else {
+        let Some(cards) = offload::of_cards(self.is_here, self.stop) else {
             card.fact("network.offload", "not known: ethtool shows no card".to_owned());
-            if has_small_packets && !self.is_loopback() {
+            if has_small_packets && !self.is_here {
                 card.warnings.push(
                     "whether the cards join small packets, which raises their rate, is not known: ethtool shows no card (is \
                      it installed?)"
@@ -305,7 +310,7 @@ impl Client<'_> {
         keys: &[Key<R>],
         busy_pct: fn(&R) -> f64,
     ) -> Vec<Option<f64>> {
-        let group = if self.is_loopback() { "network.loopback_" } else { "network." };
+        let group = if self.is_here { "network.loopback_" } else { "network." };
         let mut values = Vec::new();
         for (key, value) in keys {
             let figure = Figure::of_samples(runs.iter().filter_map(value).collect());

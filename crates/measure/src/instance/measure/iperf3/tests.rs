@@ -45,7 +45,9 @@ fn with_streams(streams: Option<usize>, script: &str, peer: &Peer, stop: &Stop) 
     let program = directory.path().join("iperf3");
     std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    card_of(|card| Client { program, peer, streams, seconds: 1, stop }.measure(card))
+    // The only peer of these tests on another machine has a name that nobody need resolve.
+    let is_here = peer.host != "db-2";
+    card_of(|card| Client { program, peer, is_here, streams, seconds: 1, stop }.measure(card))
 }
 
 fn text<'a>(list: &'a BTreeMap<String, String>, key: &str) -> &'a str {
@@ -109,6 +111,20 @@ fn streams_double_until_they_gain_nothing() {
 }
 
 #[test]
+fn an_own_address_is_no_network() {
+    assert!(["localhost", "127.0.0.1", "127.9.9.9"].iter().all(|host| is_here(host)));
+    // Addresses for documentation, which no machine has.
+    assert!(!["192.0.2.7", "2001:db8::7"].iter().any(|host| is_here(host)));
+    // The address that packets to another machine would have; none is sent.
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    let Ok(own) = socket.connect("192.0.2.7:9").and_then(|()| socket.local_addr()) else {
+        skip("this machine has no network");
+        return;
+    };
+    assert!(is_here(&own.ip().to_string()), "{own}");
+}
+
+#[test]
 fn peers_that_do_not_answer_and_what_to_do() {
     let [peer, other] = ["db-2", "db-2:5202"].map(|text| text.parse::<Peer>().unwrap());
     let refused = "unable to connect to server: Connection refused";
@@ -165,8 +181,14 @@ fn a_failure_on_the_way_keeps_what_was_measured() {
 fn stopped_and_not_installed() {
     let stop = Stop::default();
     let peer: Peer = "db-2".parse().unwrap();
-    let absent =
-        Client { program: "plimsoll-no-such-program".into(), peer: &peer, streams: Some(1), seconds: 1, stop: &stop };
+    let absent = Client {
+        program: "plimsoll-no-such-program".into(),
+        peer: &peer,
+        is_here: false,
+        streams: Some(1),
+        seconds: 1,
+        stop: &stop,
+    };
     assert!(
         text(&card_of(|card| absent.measure(card)).missing, "network").contains("apt install plimsoll-no-such-program")
     );
