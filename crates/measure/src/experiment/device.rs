@@ -10,8 +10,8 @@
 //!
 //! **Limits.** The kernel counts each device by itself: the bytes of the run are the partition's, foreign ones those of
 //! the whole disk. File system writes on behalf of a job that grows, removes or syncs files (the journal) look foreign,
-//! so beside such jobs only foreign reads count. Devices without counters (memory, a network, an overlay) are not
-//! judged.
+//! and so do those of a job that writes through the page cache, which the kernel makes later; beside such jobs only
+//! foreign reads count. Devices without counters (memory, a network, an overlay) are not judged.
 
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -90,7 +90,7 @@ impl Device {
         let stats = diskstats::of_device(Path::new("/proc"), major, minor).map_err(|error| error.to_string())?;
         let sys = Path::new("/sys");
         let disk_number = sysfs::number(sys, &sysfs::disk_of(sys, &stats.name)).unwrap_or((major, minor));
-        let judges_writes = !situation.options.jobs.jobs.iter().any(has_journal);
+        let judges_writes = !situation.options.jobs.jobs.iter().any(has_other_writes);
         Ok(Device { name: stats.name, number: (major, minor), disk_number, judges_writes })
     }
 
@@ -161,10 +161,11 @@ fn busiest(number: (u32, u32), is_over: &Receiver<()>) -> Option<Moved> {
     }
 }
 
-/// Returns whether the file system writes more than the job asks for.
-fn has_journal(job: &Job) -> bool {
+/// Returns whether the kernel writes more than the job asks for, or at another time: in a later run.
+fn has_other_writes(job: &Job) -> bool {
     let grows = matches!(job.kind, JobKind::Append | JobKind::Flush | JobKind::Discard { .. } | JobKind::Unlink { .. });
-    grows || job.dsync || job.flush_every > 0
+    let is_later = !job.direct && job.kind.is_write();
+    grows || is_later || job.dsync || job.flush_every > 0
 }
 
 #[cfg(test)]
@@ -174,13 +175,18 @@ mod tests {
 
     #[test]
     fn writes_are_judged_unless_the_file_system_adds_its_own() {
-        let judged = |job: &str| !situation(job).options.jobs.jobs.iter().any(has_journal);
+        let judged = |job: &str| !situation(job).options.jobs.jobs.iter().any(has_other_writes);
         let job = |more: &str, options: &str| {
             format!("[{{name: a, {more}, shards: all, shard_info: {{parallelism: 1, reqsize: 4kB}}{options}}}]")
         };
         assert!(judged(&job("type: randread", "")) && judged(&job("type: randwrite", "")));
         assert!(!judged(&job("type: append, data_size: 1MB", "")));
         assert!(!judged(&job("type: randwrite", ", options: {dsync: true}")));
+        for (kind, is_later) in [("type: randwrite", true), ("type: randread", false)] {
+            let mut buffered = situation(&job(kind, "")).options.jobs.jobs;
+            buffered[0].direct = false;
+            assert_eq!(buffered.iter().any(has_other_writes), is_later, "{kind}");
+        }
     }
 
     #[test]
