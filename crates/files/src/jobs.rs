@@ -230,6 +230,39 @@ impl Shape {
     pub fn has_rate(&self) -> bool {
         self.requests_per_s_per_fiber.is_some() || self.requests_per_s_per_shard.is_some()
     }
+
+    /// Returns how the settings contradict each other; `None` if they do not. Job files are read without
+    /// contradictions, but a change of one setting can make one.
+    pub fn contradiction(&self) -> Option<String> {
+        if self.batch > 1 && !self.has_rate() {
+            return Some("`batch` has no effect without `rps` or `rate`".to_owned());
+        }
+        if self.think_time_ns > 0 && self.think_blocks == 0 && self.has_rate() {
+            return Some("`think_time` has no effect beside `rps` or `rate`".to_owned());
+        }
+        use JobKind::{Cpu, Discard, Flush, Unlink};
+        let has_memory = !matches!(self.kind, Flush | Discard { .. } | Unlink { .. } | Cpu { .. });
+        let count = self.iov_count.filter(|count| *count > 1 && has_memory)?;
+        if !self.sizes.is_empty() {
+            return Some("requests of several lengths have one segment each: leave out `iov_count`".to_owned());
+        }
+        segments_error(self.request_bytes, count).map(|(message, help)| format!("{message}: {help}"))
+    }
+}
+
+/// Returns why a request cannot be cut into `count` segments, and what to do; `None` if it can. Segments must be
+/// aligned for direct I/O.
+pub(super) fn segments_error(request_bytes: u32, count: u32) -> Option<(String, String)> {
+    let alignment = if request_bytes < 4096 { 512 } else { 4096 };
+    let segment_bytes = request_bytes.checked_div(count).unwrap_or(0);
+    if request_bytes.is_multiple_of(count) && segment_bytes > 0 && segment_bytes.is_multiple_of(alignment) {
+        return None;
+    }
+    let size = format_bytes_binary(request_bytes.into());
+    let message = format!("a request of {size} cannot be cut into {count} segments");
+    let help =
+        format!("choose a count that divides the request into equal segments, each a multiple of {alignment} bytes");
+    Some((message, help))
 }
 
 impl Deref for Job {

@@ -10,14 +10,14 @@
 //! **Example.** `{parallelism: 8, rate: 5000, bssplit: "4k/60:64k/40"}`: 5000 requests per second on each shard, of two
 //! lengths, at most eight in flight.
 
-use plimsoll_figures::units::{format_bytes_binary, parse_io_tester_duration_ns, parse_io_tester_size_bytes};
+use plimsoll_figures::units::{parse_io_tester_duration_ns, parse_io_tester_size_bytes};
 
 use super::super::error::{Code, ConfigError, Diagnostic, Span};
 use super::super::fields::{Field, Fields};
 use super::super::io_properties::MAX_FIGURE;
 use super::super::jobs::{
     Access, Job, JobClass, JobKind, MAX_BATCH, MAX_IOV_COUNT, MAX_PARALLELISM, MAX_REQUEST_BYTES, MAX_REQUESTS_PER_S,
-    Shape, SizeShare,
+    Shape, SizeShare, segments_error,
 };
 use super::super::sched_groups::MAX_SHARES;
 use super::schema::{Dialect, MISSPELT_PARALLELISM, MISSPELT_SHARD_INFO, read_map};
@@ -177,7 +177,7 @@ fn read_class(fields: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Result<Job
     Ok(JobClass::Joined(class.string()?))
 }
 
-/// Returns the number of segments if the request is vectored. Segments must be aligned for direct I/O.
+/// Returns the number of segments if the request is vectored.
 fn read_iov_count(
     fields: &Fields<'_>,
     request_bytes: u32,
@@ -197,17 +197,10 @@ fn read_iov_count(
         return Ok(None);
     }
 
-    let alignment = if request_bytes < 4096 { 512 } else { 4096 };
-    let segment_bytes = request_bytes / count;
-    if request_bytes.is_multiple_of(count) && segment_bytes > 0 && segment_bytes.is_multiple_of(alignment) {
-        return Ok(Some(count));
+    match segments_error(request_bytes, count) {
+        None => Ok(Some(count)),
+        Some((message, help)) => Err(field.error(Code::OutOfRange, message).with_help(help)),
     }
-
-    let size = format_bytes_binary(request_bytes.into());
-    let message = format!("a request of {size} cannot be cut into {count} segments");
-    let help =
-        format!("choose a count that divides the request into equal segments, each a multiple of {alignment} bytes");
-    Err(field.error(Code::OutOfRange, message).with_help(help))
 }
 
 /// Warns of each key that has no effect beside the others, and resets its value.

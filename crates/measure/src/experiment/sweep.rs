@@ -28,6 +28,8 @@
 
 mod setting;
 
+use plimsoll::sys::pin::allowed_cpus;
+use plimsoll::{Classes, StartError, Topology};
 use plimsoll_figures::verdict::{Kind, Verdict, verdict};
 use plimsoll_files::setup::ModelChoice;
 use serde::{Deserialize, Serialize};
@@ -37,9 +39,10 @@ use super::point::{Sums, foreign_pct, promised_bytes_per_s};
 use super::{ExperimentError, OnStep, Point, Situation, rounds_of};
 use crate::by_key;
 use crate::foreign::FOREIGN_DOUBT_PCT;
-use crate::load::Control;
+use crate::load::{Control, LoadError};
 use crate::report::Circumstances;
 use crate::sim::report::sweep_text;
+use crate::test::TestError;
 use crate::tune::VAGUE_PCT;
 pub(super) use setting::set_rate as setting_rate;
 pub use setting::{Key, Setting};
@@ -145,13 +148,17 @@ pub fn run(
     let mut base = situation.reusing_files();
     let rounds = rounds_of(base.options.duration_ns);
     base.options.duration_ns /= rounds;
-    let situations = plan.iter().map(|settings| changed(&base, settings)).collect::<Result<Vec<_>, _>>()?;
-
-    let mut report =
-        SweepReport { axes: axes.iter().map(|axis| axis.name.clone()).collect(), ..SweepReport::default() };
     let settings_of = |settings: &[&Setting]| -> Vec<(String, String)> {
         axes.iter().zip(settings).map(|(axis, setting)| (axis.name.clone(), setting.text.clone())).collect()
     };
+    let of_point = |settings: &Vec<&Setting>| {
+        let run = changed(&base, settings, &sweep_text(&settings_of(settings)))?;
+        check_shards(&run).map(|()| run)
+    };
+    let situations = plan.iter().map(of_point).collect::<Result<Vec<_>, _>>()?;
+
+    let mut report =
+        SweepReport { axes: axes.iter().map(|axis| axis.name.clone()).collect(), ..SweepReport::default() };
 
     let mut sums: Vec<Sums> = Vec::new();
     let runs = (0..rounds).flat_map(|round| (0..plan.len()).map(move |at| (round, at)));
@@ -183,16 +190,38 @@ pub fn run(
     Ok(report)
 }
 
-/// Returns a copy with the settings applied; an error if they are impossible.
-fn changed(situation: &Situation, settings: &[&Setting]) -> Result<Situation, ExperimentError> {
+/// Returns a copy with the settings of point `point` applied; an error if they are impossible, or if one has no effect.
+fn changed(situation: &Situation, settings: &[&Setting], point: &str) -> Result<Situation, ExperimentError> {
     let mut situation = situation.clone();
-    // A rate is divided over shards and batches, so rates are applied last.
-    let (rates, others): (Vec<&Setting>, Vec<&Setting>) = settings.iter().partition(|setting| setting.key == Key::Rate);
-    let mut in_order = others.into_iter().chain(rates);
-    in_order.try_for_each(|setting| setting.apply(&mut situation)).map_err(ExperimentError::Asked)?;
+    // A rate is divided over shards and batches, and takes the place of pauses.
+    let place = |setting: &&&Setting| match setting.key {
+        Key::Rate => 1,
+        Key::ThinkTime => 2,
+        _ => 0,
+    };
+    let mut in_order: Vec<&&Setting> = settings.iter().collect();
+    in_order.sort_by_key(place);
+    in_order.iter().try_for_each(|setting| setting.apply(&mut situation)).map_err(ExperimentError::Asked)?;
+
     situation.options.jobs.validate(u32::from(situation.options.shards))?;
+    let jobs = &situation.options.jobs.jobs;
+    if let Some((job, why)) = jobs.iter().find_map(|job| Some((job, job.contradiction()?))) {
+        return Err(ExperimentError::Asked(format!("--sweep {point}: job `{}`: {why}", job.name)));
+    }
+
     situation.disk()?;
     Ok(situation)
+}
+
+/// Refuses shards that have no CPU, and I/O queues that have no shard.
+fn check_shards(situation: &Situation) -> Result<(), ExperimentError> {
+    let shards = situation.options.shards;
+    let cpus = allowed_cpus().map_or(usize::MAX, |cpus| cpus.len());
+    if usize::from(shards) > cpus {
+        return Err(TestError::from(LoadError::from(StartError::TooManyShards { shards, cpus })).into());
+    }
+    Topology::new(shards, Classes::new(), vec![situation.disk()?]).map_err(TestError::from)?;
+    Ok(())
 }
 
 /// Returns the throughput that the disk's model promises to the load. The old default rates are only limits, and
@@ -309,6 +338,24 @@ mod tests {
     }
 
     #[test]
+    fn impossible_settings_are_refused_before_the_first_run() {
+        for (axes, part) in [
+            (&["batch=1,4"][..], "--sweep batch=4: job `reads`: `batch` has no effect without `rps` or `rate`"),
+            (&["iov_count=1,3"], "a request of 1 MiB cannot be cut into 3 segments"),
+            (&["reqsize=1M,4k", "iov_count=1,4"], "a request of 4 KiB cannot be cut into 4 segments"),
+            (&["think_time=0,1ms", "rate=100"], "`think_time` has no effect beside `rps` or `rate`"),
+            (&["think_time=0,1ms", "rps=100"], "`think_time` has no effect beside `rps` or `rate`"),
+            (&["num_io_queues=1,2"], "2 I/O queues for 1 shards"),
+            (&["shards=1,60000"], "60000 shards on"),
+        ] {
+            let axes: Vec<Axis> = axes.iter().map(|axis| Axis::parse(axis).unwrap()).collect();
+            let no_run = &mut |what: &str, _: Option<u64>| panic!("{what}");
+            let text = run(&situation(READS), &axes, &Control::default(), no_run).unwrap_err().to_string();
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
     fn old_defaults_are_a_plateau_that_the_verdict_finds() {
         // The null backend takes anything at once, so any limit seen is above the disk.
         let mut situation = situation(READS);
@@ -370,7 +417,7 @@ mod tests {
         for order in [["rate=800", "batch=4", "shards=2"], ["shards=2", "batch=4", "rate=800"]] {
             let axes = order.map(|axis| Axis::parse(axis).unwrap());
             let settings: Vec<&Setting> = axes.iter().flat_map(|axis| &axis.settings).collect();
-            let job = changed(&situation(READS), &settings).unwrap().options.jobs.jobs.remove(0);
+            let job = changed(&situation(READS), &settings, "").unwrap().options.jobs.jobs.remove(0);
             assert_eq!((job.requests_per_s_per_shard, job.batch), (Some(100.0), 4), "{order:?}");
         }
     }

@@ -20,7 +20,7 @@ const THINK_TIME_MAX_NS: u64 = 86_400_000_000_000;
 pub enum Key {
     /// Fibers on each shard.
     Parallelism,
-    /// Length of requests in bytes; replaces a distribution.
+    /// Length of requests in bytes; replaces distributions, also that of writes.
     RequestBytes,
     /// Requests (or batches) a second of each fiber.
     RatePerFiber,
@@ -204,6 +204,7 @@ impl Setting {
             Key::RequestBytes => {
                 job.request_bytes = small;
                 job.sizes.clear();
+                job.write_sizes.clear();
             }
             Key::RatePerFiber => {
                 (job.requests_per_s_per_fiber, job.requests_per_s_per_shard) = (Some(f64::from(small)), None);
@@ -244,6 +245,8 @@ pub(in crate::experiment) fn set_rate(job: &mut Job, rate: f64, shards: u32) {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_files::jobs::SizeShare;
+
     use super::*;
     use crate::experiment::tests_support::situation;
 
@@ -268,6 +271,17 @@ mod tests {
         assert_eq!((rate[0].requests_per_s_per_shard, rate[1].requests_per_s_per_shard), (None, Some(1500.0)));
         assert_eq!(set("rps", "7").unwrap().options.jobs.jobs[0].requests_per_s_per_fiber, Some(7.0));
         assert_eq!(set("compressible", "40").unwrap().options.jobs.jobs[1].content.compressible_pct, 40);
+    }
+
+    #[test]
+    fn a_length_of_requests_replaces_all_others() {
+        let mut both = situation("[{name: m, type: randrw, shards: all, shard_info: {parallelism: 1}}]");
+        let job = &mut both.options.jobs.jobs[0];
+        (job.sizes, job.write_sizes) =
+            (vec![SizeShare { bytes: 4096, percent: 100.0 }], vec![SizeShare { bytes: 65_536, percent: 100.0 }]);
+        Setting::parse(None, Key::RequestBytes, "8k").unwrap().apply(&mut both).unwrap();
+        let job = &both.options.jobs.jobs[0];
+        assert_eq!((job.request_bytes, job.sizes.len(), job.write_sizes.len()), (8192, 0, 0));
     }
 
     #[test]
