@@ -129,8 +129,8 @@ pub(crate) struct TestArguments {
     #[arg(long, help_heading = "Experiments", conflicts_with = "conf")]
     pub(super) matrix: bool,
 
-    /// Scratch data of --matrix in a directory [default: 4 GiB], or of --replay [default: what the trace uses, at most
-    /// 1 GiB]
+    /// Data of --matrix, scratch data in a directory or the beginning of a file or device [default: 4 GiB], or scratch
+    /// data of --replay [default: what the trace uses, at most 1 GiB]
     #[arg(long, value_name = "BYTES", value_parser = size, help_heading = "Experiments", requires = "sized")]
     pub(super) data_size: Option<u64>,
 

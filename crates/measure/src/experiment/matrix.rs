@@ -5,7 +5,7 @@
 //!
 //! **How.** The rows are those of `fio --rw=write|read --bs=1M` and `--rw=randwrite|randread --bs=4k` with `--direct=1
 //! --numjobs=32 --iodepth=128`: 4096 requests under way, here spread over the shards. In a directory all rows share one
-//! scratch file, filled once; a named file or a device is used as it is.
+//! scratch file, filled once; of a named file or a device they share the beginning, of the same length.
 //!
 //! **Limits.** At most [`BUFFERS_MAX_BYTES`] of memory for requests of 1 MiB: 256 of them under way instead of 4096,
 //! far beyond any disk's need; the row says so. Rows run in the order of the table, so that reads find written data,
@@ -81,7 +81,8 @@ pub struct MatrixRow {
     pub point: Point,
 }
 
-/// Runs all rows. Ignores the jobs of `situation`; `data_bytes` is the length of the scratch file in a directory.
+/// Runs all rows on `data_bytes` of data: the scratch file in a directory, or the beginning of a named file or device.
+/// Ignores the jobs of `situation`.
 ///
 /// # Errors
 /// [`ExperimentError`]. A stop of `control` is no error: the report then has the rows so far. Write rows on a named
