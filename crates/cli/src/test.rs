@@ -38,8 +38,8 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     if let Some(path) = &arguments.examine {
         return examine::run(path, arguments);
     }
-    if let (Some(path), None, false) = (&arguments.rbd, &arguments.conf, arguments.dual) {
-        return experiments::rbd_alone(path, arguments.format);
+    if let (Some(path), false) = (&arguments.rbd, arguments.dual) {
+        return experiments::rbd_alone(path, arguments);
     }
     if let Some(path) = &arguments.replay {
         return replay::run(path, arguments);
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
 
     steps.end();
     let recorded = recording.end();
-    let scratch = if arguments.keep_files { "scratch files are kept" } else { "scratch files are removed" };
+    let scratch = scratch_words(arguments.keep_files);
 
     let result = match result {
         Err(error @ TestError::Interrupted) => {
@@ -86,6 +86,10 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     hand_over("test", &report, &text(arguments.format, &report, &result, &checked), &outputs)?;
     recorded?;
     Ok(conclude(&report, scratch))
+}
+
+fn scratch_words(are_kept: bool) -> &'static str {
+    if are_kept { "scratch files are kept" } else { "scratch files are removed" }
 }
 
 /// Writes the files of a run, and prints its result.

@@ -215,7 +215,12 @@ pub(super) struct Checked {
 /// Converts flags to options. Makes every check that is possible before files are touched.
 pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
     check_shards(arguments.shards.shards)?;
-    check_formats(arguments)?;
+    if is_experiment(arguments) {
+        check_format(arguments.format)?;
+    }
+    if arguments.dual && arguments.conf.is_none() {
+        return Err(Failure::Input("--dual runs a job file once and twice: name one".to_owned()));
+    }
 
     let groups = match &arguments.sched_groups {
         Some(path) => sched_groups::parse_from_file(path)?,
@@ -224,8 +229,15 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
 
     let shards = arguments.shards.shards;
     let (mut jobs, fio) = read_jobs(arguments, &groups)?;
+    let goal = goal(arguments, fio.as_ref());
+    if goal.is_some() && arguments.find_rate.is_none() && arguments.replay.is_none() {
+        let search =
+            |error: Failure| format!("latency_target in the job file is searched for, as by --find-rate: {error}");
+        check_format(arguments.format).map_err(|error| Failure::Input(search(error)))?;
+    }
     jobs.validate(u32::from(shards))?;
     jobs.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
+    note_ignored(arguments, fio.as_ref(), goal.is_some());
 
     let named = arguments.storage.clone();
     let path = named.or_else(|| fio.as_ref()?.existing_storage()).unwrap_or_else(|| ".".into());
@@ -277,28 +289,36 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
         interval_ns: (duration_ns / INTERVALS).clamp(INTERVAL_MIN_NS, 10 * INTERVAL_MIN_NS),
         steady: steady(arguments, fio.as_ref())?,
     };
-    let goal = goal(arguments, fio.as_ref());
     Ok(Checked { situation: Situation { options, choice }, watch, goal, fio })
 }
 
+fn is_experiment(arguments: &TestArguments) -> bool {
+    !arguments.sweep.is_empty() || arguments.find_rate.is_some() || arguments.matrix || arguments.dual
+}
+
+/// Prints the settings of a fio job file that have no effect beside the flags; `searches` is whether a rate is searched.
+fn note_ignored(arguments: &TestArguments, fio: Option<&fio::FioFile>, searches: bool) {
+    let Some(file) = fio.filter(|_| arguments.replay.is_none()) else { return };
+    if file.latency_goal.is_some() && (is_experiment(arguments) || arguments.ss.is_some()) {
+        screen::note("latency_target has no effect beside --sweep, --find-rate, --dual or --ss");
+    }
+    if searches && arguments.find_rate.is_none() && file.latency_goal.is_some_and(|goal| goal.window_ns.is_some()) {
+        screen::note("latency_window has no effect: each run of the search lasts as long as the job");
+    }
+    if file.steady.is_some() && (searches || is_experiment(arguments)) {
+        screen::note("steadystate has no effect in an experiment: its runs last their whole time");
+    }
+}
+
 /// Refuses io_tester's and fio's formats for experiments, which have results of their own.
-fn check_formats(arguments: &TestArguments) -> Result<(), Failure> {
-    let name = match arguments.format {
+pub(super) fn check_format(format: TestFormat) -> Result<(), Failure> {
+    let name = match format {
         TestFormat::Table | TestFormat::Json | TestFormat::Csv => return Ok(()),
         TestFormat::Yaml => "yaml",
         TestFormat::FioJson => "fio-json",
         TestFormat::FioJsonPlus => "fio-json+",
     };
-    let is_experiment = !arguments.sweep.is_empty()
-        || arguments.find_rate.is_some()
-        || arguments.matrix
-        || arguments.dual
-        || arguments.rbd.is_some();
-    if is_experiment {
-        let message = format!("--format {name} is for a single run: take table, json or csv for an experiment");
-        return Err(Failure::Input(message));
-    }
-    Ok(())
+    Err(Failure::Input(format!("--format {name} is for a single run: take table, json or csv for an experiment")))
 }
 
 /// Reads the job file, io_tester's or fio's.

@@ -18,9 +18,9 @@ use plimsoll_measure::test::TestOptions;
 use plimsoll_show::table::{Table, fixed};
 use serde_json::{Value, json};
 
-use super::Steps;
-use super::arguments::{Checked, TestArguments};
+use super::arguments::{Checked, TestArguments, check_format};
 use super::outputs::Outputs;
+use super::{Steps, scratch_words};
 use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::TestFormat;
 use crate::screen;
@@ -120,7 +120,7 @@ impl<'a> Experiment<'a> {
         steps.end();
         let shown = match result {
             Err(ExperimentError::Test(error @ plimsoll_measure::test::TestError::Interrupted)) => {
-                screen::note(&format!("{error}; scratch files are removed"));
+                screen::note(&format!("{error}; {}", scratch_words(situation.options.keep_files)));
                 return Ok(Outcome::Interrupted);
             }
             result => result?,
@@ -132,9 +132,21 @@ impl<'a> Experiment<'a> {
 }
 
 /// Prints the runs of the `--rbd` file, without running jobs.
-pub(super) fn rbd_alone(path: &Path, format: TestFormat) -> Result<Outcome, Failure> {
+pub(super) fn rbd_alone(path: &Path, arguments: &TestArguments) -> Result<Outcome, Failure> {
+    let pictures = &arguments.pictures;
+    let of_runs = [
+        ("a job file", arguments.conf.is_some()),
+        ("--page", pictures.page.page.is_some()),
+        ("--pictures", pictures.pictures.is_some()),
+        ("--trace", arguments.trace.is_some()),
+    ];
+    if let Some((what, _)) = of_runs.iter().find(|(_, is_given)| *is_given) {
+        return Err(Failure::Input(format!("--rbd alone runs nothing: add --dual, or leave out {what}")));
+    }
+    check_format(arguments.format)?;
+
     let runs = read_rbd(path)?;
-    let text = match format {
+    let text = match arguments.format {
         TestFormat::Csv => rbd_table(&runs).to_csv(),
         TestFormat::Table => screen::show(&rbd_table(&runs)) + "\n",
         _ => as_json(&json!({ "rbd": runs }))?,

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::arguments::{Checked, TestArguments, checked};
 use super::outputs::Outputs;
-use super::{Steps, conclude, hand_over, remove_leftovers, table};
+use super::{Steps, conclude, hand_over, remove_leftovers, scratch_words, table};
 use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::{TestFormat, nanos};
 use crate::output::refuse_input;
@@ -54,7 +54,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
     steps.end();
     let recorded = recording.end();
 
-    let scratch = if arguments.keep_files { "scratch files are kept" } else { "scratch files are removed" };
+    let scratch = scratch_words(arguments.keep_files);
     let result = match result {
         Err(ReplayTestError::Test(error @ TestError::Interrupted)) => {
             screen::note(&format!("{error}; {scratch}"));

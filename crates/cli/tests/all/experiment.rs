@@ -226,8 +226,14 @@ fn a_run_ends_when_it_is_steady_or_says_that_it_is_not() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let world =
-        World::new(&[("reads.yaml", READS), ("reads.fio", FIO), ("rbd.txt", "nothing"), ("io.yaml", "disks: []")]);
+    let world = World::new(&[
+        ("reads.yaml", READS),
+        ("reads.fio", FIO),
+        ("goal.fio", &FIO.replace("[reads]", "latency_target=1s\n[reads]")),
+        ("rbd.txt", "nothing"),
+        ("good.txt", RBD),
+        ("io.yaml", "disks: []"),
+    ]);
     let before = world.contents();
     let cases: &[(&str, &[&str])] = &[
         ("", &["<CONF>"]),
@@ -244,6 +250,12 @@ fn what_makes_no_sense_is_refused() {
         ("reads.yaml --ss iops", &["such as iops:5%"]),
         ("--rbd rbd.txt", &["rbd.txt", "no output of `rbd bench`"]),
         ("--rbd missing.txt", &["missing.txt", "No such file"]),
+        ("--rbd good.txt --dual", &["--dual", "a job file", "name one"]),
+        ("--rbd good.txt reads.yaml", &["--rbd alone runs nothing", "add --dual", "leave out a job file"]),
+        ("--rbd good.txt --page x.html", &["--rbd alone runs nothing", "leave out --page"]),
+        ("--rbd good.txt --format fio-json", &["--format fio-json is for a single run"]),
+        ("goal.fio --format fio-json", &["latency_target", "--format fio-json is for a single run"]),
+        ("goal.fio --format yaml", &["latency_target", "--format yaml is for a single run"]),
         ("reads.yaml --pictures missing", &["--pictures missing: no such directory"]),
         ("reads.yaml --model old-defaults --io-properties io.yaml", &["--model old-defaults", "leave out"]),
         ("reads.fio --sweep shards=1", &["--sweep shards", "parallelism"]),
@@ -253,6 +265,24 @@ fn what_makes_no_sense_is_refused() {
         run(&world, &arguments).assert_refused(2, parts);
     }
     assert!(world.contents() == before);
+}
+
+#[test]
+fn what_has_no_effect_in_an_experiment_is_told() {
+    let fio = FIO.replace(
+        "[reads]",
+        "latency_target=1s\nlatency_window=1s\nsteadystate=iops:5%\nsteadystate_duration=1s\n[reads]",
+    );
+    let world = World::new(&[("both.fio", &fio)]);
+    let ended = done(run(&world, &["both.fio", "--sweep", "parallelism=1", "--duration", "50ms"]));
+    for part in ["latency_target has no effect beside --sweep", "steadystate has no effect in an experiment"] {
+        assert_eq!(ended.err.matches(part).count(), 1, "{part}: {ended:#?}");
+    }
+    let ended = run(&world, &["both.fio", "--duration", "50ms"]);
+    for part in ["latency_window has no effect: each run", "steadystate has no effect in an experiment"] {
+        assert_eq!(ended.err.matches(part).count(), 1, "{part}: {ended:#?}");
+    }
+    assert!(!ended.err.contains("latency_target has no"), "{ended:#?}");
 }
 
 #[test]

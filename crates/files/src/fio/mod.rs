@@ -115,7 +115,7 @@ pub struct LatencyGoal {
     pub target_ns: u64,
     /// Requests in a hundred that must meet the target, 0 to 100.
     pub percentile: f64,
-    /// Length of a step of the search in nanoseconds, above 0.
+    /// Length of a step of fio's search in nanoseconds, above 0. Only the report has it.
     pub window_ns: Option<u64>,
 }
 
