@@ -8,7 +8,7 @@
 //! Without `--force` the path is first created exclusively, so that a file that appeared meanwhile is kept. A directory
 //! that accepts no files is bad input; a full or read-only one is a fault of the machine. Links are followed: their
 //! target is replaced, not the link; a link to nothing is refused. A path that is not a regular file (a pipe,
-//! `/dev/null`) is written in place.
+//! `/dev/null`) is written in place, except a block device, which is refused: no result is worth a disk.
 //!
 //! **Limits.** A machine that stops between creating and renaming leaves an empty file, and a killed process the file
 //! beside the path.
@@ -18,7 +18,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use plimsoll_show::plot::{self, Chart};
@@ -43,11 +43,37 @@ pub(crate) fn refuse_input(output: &Path, flag: &str, input: &Path) -> Result<()
     }
 }
 
+/// Says that `--output -` prints `what`, and that `--format` names another text for stdout.
+pub(crate) fn two_on_stdout(what: &str) -> String {
+    format!("--output - prints {what} on stdout, and --format something else: leave out one, or give --output a file")
+}
+
+/// Refuses two outputs, each with its flag, that name one file.
+pub(crate) fn refuse_same(one: (&str, Option<&Path>), other: (&str, Option<&Path>)) -> Result<(), Failure> {
+    let (Some(path), Some(other_path)) = (one.1, other.1) else { return Ok(()) };
+    // A file that does not exist yet has only the name of its directory.
+    let place = |path: &Path| {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let in_directory = || Some(absolute.parent()?.canonicalize().ok()?.join(absolute.file_name()?));
+        absolute.canonicalize().ok().or_else(in_directory).unwrap_or(absolute)
+    };
+    let is_special = fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
+    if place(path) != place(other_path) || is_special {
+        return Ok(());
+    }
+    Err(Failure::Input(format!("{} and {} name the same file, {}", one.0, other.0, path.display())))
+}
+
 impl Output {
     /// Checks that `path`, the value of `flag`, can be written; an existing file only with `force`. Changes nothing.
     pub(crate) fn check(path: &Path, force: bool, flag: &str) -> Result<Output, Failure> {
         if path.is_dir() {
             return Err(Failure::Input(format!("{} is a directory: name a file for {flag}", path.display())));
+        }
+        if fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device()) {
+            let message =
+                format!("{} is a block device, and would lose its data: name a file for {flag}", path.display());
+            return Err(Failure::Input(message));
         }
         if path.exists() && !force {
             return Err(Failure::Input(format!("{} exists: pass --force to write over it", path.display())));
@@ -291,6 +317,20 @@ mod tests {
         let null = Path::new("/dev/null");
         Output::check(null, true, "--output").unwrap().write("new").unwrap();
         assert!(!null.metadata().unwrap().is_file());
+    }
+
+    #[test]
+    fn a_block_device_is_no_place_for_a_result() {
+        let is_block = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+        let devices = fs::read_dir("/dev").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
+        // A container may have none.
+        for device in devices.filter(is_block) {
+            for force in [false, true] {
+                let error = Output::check(&device, force, "--page").unwrap_err();
+                assert_eq!(error.exit_code(), 2);
+                assert!(error.to_string().contains("is a block device, and would lose its data"), "{error}");
+            }
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use plimsoll_measure::tune::{
 
 use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::{DiskFormat, PictureFlags, TuneBackend, check_shards, size, time, tune_backend};
-use crate::output::{Output, Pictures};
+use crate::output::{Output, Pictures, two_on_stdout};
 use crate::recording::Recording;
 use crate::{interrupt, screen};
 pub(crate) use table::table;
@@ -393,6 +393,10 @@ struct Outputs {
 impl Outputs {
     fn check(arguments: &TuneArguments) -> Result<Outputs, Failure> {
         check_differ(arguments)?;
+        let is_to_stdout = arguments.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
+        if is_to_stdout && matches!(arguments.format, DiskFormat::Json | DiskFormat::Csv) {
+            return Err(Failure::Input(two_on_stdout("io-properties")));
+        }
         let check = |path: &Option<PathBuf>, flag: &str| match path.as_deref().filter(|path| path.as_os_str() != "-") {
             Some(path) => Output::check(path, arguments.pictures.page.force, flag).map(Some),
             None => Ok(None),

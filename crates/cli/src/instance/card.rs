@@ -11,7 +11,7 @@ use plimsoll_measure::tune::TuneOptions;
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PageFlags, ReportFormat, size};
-use crate::output::Output;
+use crate::output::{Output, refuse_same, two_on_stdout};
 use crate::{interrupt, screen};
 
 /// Measure this machine: its disk, the cost of a read, and with stress-ng and iperf3 processor and network
@@ -63,9 +63,10 @@ pub(crate) struct CardArguments {
 pub(crate) fn run(arguments: &CardArguments) -> Result<Outcome, Failure> {
     let is_to_stdout = arguments.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
     let file = arguments.output.as_deref().filter(|_| !is_to_stdout);
-    if file.is_some() && file == arguments.page.page.as_deref() {
-        return Err(Failure::Input("--output and --page name the same file".to_owned()));
+    if is_to_stdout && arguments.format == ReportFormat::Csv {
+        return Err(Failure::Input(two_on_stdout("the card")));
     }
+    refuse_same(("--output", file), ("--page", arguments.page.page.as_deref()))?;
 
     let output = file.map(|path| Output::check(path, arguments.page.force, "--output")).transpose()?;
     let html = arguments.page.check()?;

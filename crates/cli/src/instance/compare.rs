@@ -1,6 +1,6 @@
 //! `plimsoll instance compare`: machines side by side, their prices, and which suits which need.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use plimsoll_measure::instance::compare::needs::{Need, Recommendation};
@@ -79,6 +79,8 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Outcome, Failure> {
     let input = |error: &dyn std::fmt::Display| Failure::Input(error.to_string());
     let machines = find_all(&arguments.machines).map_err(|error| input(&error))?;
     let prices = prices::read_files(&arguments.prices)?;
+    let mut inputs = arguments.machines.iter().map(Path::new).chain(arguments.prices.iter().map(PathBuf::as_path));
+    inputs.try_for_each(|input| arguments.pictures.refuse_input(input))?;
     let (page, pictures) = arguments.pictures.check(&[PICTURE])?;
     let options = CompareOptions {
         base: arguments.base.as_deref(),

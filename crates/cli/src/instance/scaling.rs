@@ -1,5 +1,7 @@
 //! `plimsoll instance scaling`.
 
+use std::path::Path;
+
 use clap::Args;
 use plimsoll_measure::instance::scaling::{self, FamilyReport, ScalingReport};
 
@@ -26,6 +28,7 @@ pub(crate) struct ScalingArguments {
 }
 
 pub(crate) fn run(arguments: &ScalingArguments) -> Result<Outcome, Failure> {
+    arguments.families.iter().try_for_each(|family| arguments.pictures.refuse_input(Path::new(family)))?;
     let families = scaling::families(&arguments.families).map_err(|error| Failure::Input(error.to_string()))?;
     let report = scaling::report(families);
     let charts = scaling::pictures(&report);

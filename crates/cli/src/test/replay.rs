@@ -18,7 +18,6 @@ use super::outputs::Outputs;
 use super::{Steps, conclude, hand_over, remove_leftovers, scratch_words, table};
 use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::{TestFormat, nanos};
-use crate::output::refuse_input;
 use crate::recording::Recording;
 use crate::{interrupt, screen};
 
@@ -29,8 +28,6 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
     if matches!(arguments.format, TestFormat::FioJson | TestFormat::FioJsonPlus) {
         return Err(Failure::Input("a replay has no jobs of fio: take --format table, json, csv or yaml".to_owned()));
     }
-
-    arguments.trace.iter().try_for_each(|trace| refuse_input(trace, "--trace", path))?;
 
     let outputs = Outputs::check(arguments)?;
     let checked = checked(arguments)?;

@@ -45,10 +45,12 @@ fn formats_are_a_card_and_lines() {
 fn what_makes_no_sense_is_refused_before_anything_is_measured() {
     let world = World::new(&[("card.json", "precious")]);
     let before = world.contents();
-    let cases: [(&[&str], &[&str]); 9] = [
+    let cases: [(&[&str], &[&str]); 11] = [
         (&["-o", "card.json"], &["card.json exists", "--force"]),
         (&["-o", "missing/card.json"], &["no such directory"]),
         (&["-o", "a", "--page", "a"], &["name the same file"]),
+        (&["-o", "-", "--format", "csv"], &["--output - prints the card", "leave out one"]),
+        (&["-o", "a", "--page", "./a"], &["name the same file"]),
         (&["--storage", "missing"], &["--storage missing: no such directory", "plimsoll tune"]),
         (&["--storage", "card.json"], &["--storage card.json: no such directory"]),
         (&["--skip", "gpu"], &["disk, submission, stress_ng"]),

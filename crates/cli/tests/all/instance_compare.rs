@@ -151,7 +151,7 @@ fn pages_and_pictures_are_written_and_not_over_others() {
 fn what_makes_no_sense_is_refused() {
     let world = world();
     let before = world.contents();
-    let cases: [(&str, &[&str]); 17] = [
+    let cases: [(&str, &[&str]); 19] = [
         ("a.json", &["name 2 to 64 machines"]),
         ("a.json a.json", &["a.json and a.json are the same card"]),
         ("a.json old.json", &["a card of version 1", "measure the machine again"]),
@@ -168,6 +168,8 @@ fn what_makes_no_sense_is_refused() {
         ("a.json b.json --prices undated.yaml", &["needs `date`"]),
         ("a.json b.json --prices prices.yaml --prices euro.yaml", &["prices in EUR beside prices in USD"]),
         ("a.json b.json --prices none.yaml", &["none.yaml", "No such file"]),
+        ("a.json b.json --page b.json --force", &["--page would write over b.json"]),
+        ("a.json b.json --prices prices.yaml --page prices.yaml --force", &["--page would write over prices.yaml"]),
         ("a.json b.json --pictures nowhere", &["nowhere: no such directory"]),
     ];
     for (arguments, fragments) in cases {

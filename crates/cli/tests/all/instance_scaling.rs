@@ -82,13 +82,14 @@ fn scaling_tells_the_shapes_apart_and_draws_them() {
 
 #[test]
 fn what_claims_and_scaling_refuse() {
-    let cases: [(&[&str], &[&str]); 10] = [
+    let cases: [(&[&str], &[&str]); 11] = [
         (&["claims", "family.csv"], &["unexpected argument", "family.csv"]),
         (&["scaling"], &["FAMILY"]),
         (&["scaling", "i7j"], &["did you mean `i7i`"]),
         (&["scaling", "foreign.csv"], &["foreign.csv:1", "`instance` is missing"]),
         (&["scaling", "one.csv"], &["one measured size only of a"]),
         (&["scaling", "z3"], &["did you mean `z3-highmem-highlssd` or `z3-highmem-standardlssd`"]),
+        (&["scaling", "family.csv", "--page", "family.csv", "--force"], &["--page would write over family.csv"]),
         (&["scaling", "family.csv", "--pictures", "nowhere"], &["nowhere: no such directory"]),
         // Nobody makes files there, not even root.
         (&["scaling", "family.csv", "--page", "/proc/x.html"], &["cannot write into /proc", "--page"]),

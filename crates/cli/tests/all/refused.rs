@@ -30,6 +30,7 @@ fn arguments_that_make_no_sense() {
         // What would be lost.
         ("test writes.yaml --storage named", &["`writes`", "named would lose its contents", "--overwrite"]),
         ("test writes.yaml --storage named --destructive", &["named would lose its contents", "--overwrite"]),
+        ("tune . -o - --format json --backend null", &["--output - prints io-properties", "leave out one"]),
         ("tune . -o named --backend null", &["named exists", "--force"]),
         ("tune . -o . --backend null --force", &["is a directory", "name a file for --output"]),
         ("tune . -o missing/io.yaml --backend null", &["missing: no such directory"]),
