@@ -3,7 +3,8 @@
 //! **Why.** The flag is the same for every command, and an incomplete trace must be reported.
 //!
 //! **How.** [`Recording::start`] creates the file and passes it to the [`Instruments`] of the runs; [`Recording::end`]
-//! prints the number of events.
+//! prints the number of events. A command that is refused before its first run leaves no file, and an existing one as
+//! it was.
 //!
 //! **Limits.** The file is written while events occur, so that a command that dies leaves its events so far; it is not
 //! renamed into place.

@@ -167,9 +167,9 @@ impl Instruments {
         *self.trace() = Some(file);
     }
 
-    /// Returns the progress of the recording, between runs; `None` if nothing is recorded.
+    /// Returns the progress of the recording, between runs; `None` if nothing is recorded, or no run has begun.
     pub fn recorded(&self) -> Option<Recorded> {
-        self.trace().as_ref().map(TraceFile::recorded)
+        self.trace().as_ref().and_then(TraceFile::recorded)
     }
 
     /// Makes later runs attachable under the name `program`; the first name counts. If the socket cannot be made, or

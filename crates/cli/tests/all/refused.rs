@@ -34,6 +34,15 @@ fn arguments_that_make_no_sense() {
         ("tune . -o named --backend null", &["named exists", "--force"]),
         ("tune . -o . --backend null --force", &["is a directory", "name a file for --output"]),
         ("tune . -o missing/io.yaml --backend null", &["missing: no such directory"]),
+        ("test reads.yaml --page reads.yaml --force", &["--page would write over reads.yaml, which is read"]),
+        ("test reads.yaml --trace reads.yaml --force", &["--trace would write over reads.yaml, which is read"]),
+        ("test reads.yaml --storage named --trace named --force", &["--trace would write over named, which is read"]),
+        ("test reads.yaml --page x.html --trace ./x.html", &["--page and --trace name the same file"]),
+        // A trace that is not made leaves the file as it was.
+        ("test writes.yaml --storage named --trace new.plt", &["named would lose its contents", "--overwrite"]),
+        ("test writes.yaml --storage named --trace short --force", &["named would lose its contents", "--overwrite"]),
+        ("tune missing --trace short --force", &["missing: No such file", "give a directory"]),
+        ("demo missing --trace new.plt", &["missing: No such file", "give a directory"]),
         // What nothing could verify.
         ("test checks.yaml --backend null", &["`writes` verifies", "null backend keeps nothing", "--backend memory"]),
         // Shards and queues.
