@@ -15,7 +15,8 @@
 //! * [`words`] and [`pictures`]: all of it as texts, tables and charts.
 //!
 //! **Limits.** In a directory the runs use the same files, filled once, unless a job removes, grows, discards or
-//! verifies its own: then every run creates them again. All bytes count against `max_write_bytes` together.
+//! verifies its own: then every run creates them again. All bytes count against `max_write_bytes` together; a run that
+//! it cuts short is no result, and the last.
 //!
 //! **Example.**
 //!
@@ -55,6 +56,7 @@ pub mod sweep;
 pub mod words;
 
 use plimsoll::DiskSetup;
+use plimsoll_figures::units::format_bytes_binary;
 use plimsoll_files::ConfigError;
 use plimsoll_files::setup::{DiskChoice, NoEntry, OtherDiskError};
 
@@ -89,6 +91,12 @@ pub enum ExperimentError {
     /// The request makes no sense for these jobs.
     #[error("{0}")]
     Asked(String),
+    /// The write bound ended jobs of a run: its figures are not those of a complete run.
+    #[error(
+        "--max-write {} ended a run early, so that it says nothing: raise it, or shorten --duration",
+        format_bytes_binary(*.max_write_bytes)
+    )]
+    CutShort { max_write_bytes: u64 },
     #[error("job `{job}` completed no request in {duration_s} s: the storage answers too slowly, raise --duration")]
     Silent { job: String, duration_s: f64 },
 }
@@ -109,21 +117,27 @@ impl Situation {
         situation
     }
 
-    /// Runs the situation once. Bytes written under `control` since its creation count against the bound.
+    /// Runs the situation once. Bytes written under `control` since its creation count against the bound. A run that
+    /// the bound cuts short is an error.
     fn run(&self, control: &Control, on_step: OnStep<'_>) -> Result<TestResult, ExperimentError> {
         let mut options = self.options.clone();
         options.disk = self.disk()?;
         let (storage, jobs) = (options.storage.path(), &options.jobs.jobs);
         options.other_disks = self.choice.other_disks(storage, jobs, options.backend)?;
         options.jobs.validate(u32::from(options.shards))?;
-        options.max_write_bytes =
-            options.max_write_bytes.map(|most| most.saturating_sub(control.traffic.written_bytes()));
-        Ok(crate::test::run(&options, control, on_step)?)
+        let bound_bytes = options.max_write_bytes;
+        options.max_write_bytes = bound_bytes.map(|most| most.saturating_sub(control.traffic.written_bytes()));
+        let result = crate::test::run(&options, control, on_step)?;
+        match bound_bytes {
+            Some(max_write_bytes) if result.max_write_reached => Err(ExperimentError::CutShort { max_write_bytes }),
+            _ => Ok(result),
+        }
     }
 
     /// Runs the situation once as the step `head`, and counts what `device` moved meanwhile (`None` without a device).
     /// Returns `None` if the experiment ends here, because the user asked for it or the write bound is reached: a run
-    /// that was cut short cannot be compared with complete ones. Returns an error if the first run cannot even begin.
+    /// that was cut short cannot be compared with complete ones. Returns an error if the first run cannot even begin,
+    /// or if the write bound leaves no room for it.
     fn step(
         &self,
         head: &str,
@@ -168,7 +182,8 @@ pub const fn rounds_of(duration_ns: u64) -> u64 {
 
 /// Returns whether an error means that the write bound is reached, or that the user asked for the end.
 fn is_end(error: &ExperimentError) -> bool {
-    matches!(error, ExperimentError::Test(TestError::Interrupted | TestError::MaxWrite { .. }))
+    let is_bound = matches!(error, ExperimentError::CutShort { .. });
+    is_bound || matches!(error, ExperimentError::Test(TestError::Interrupted | TestError::MaxWrite { .. }))
 }
 
 #[cfg(test)]
@@ -189,5 +204,59 @@ mod tests_support {
             ..TestOptions::new(jobs, Storage::Directory(".".into()))
         };
         Situation { options, choice: DiskChoice::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find_rate::{Goal, SearchOptions};
+    use super::sweep::Axis;
+    use super::tests_support::situation;
+    use super::*;
+
+    /// A job of ten writes of 4 KiB.
+    const TEN: &str = "[{name: w, type: overwrite, shards: all, data_size: 1MB, \
+                        shard_info: {parallelism: 1, reqsize: 4kB, limit_bytes: 40kB}}]";
+
+    fn bounded(max_write_bytes: u64) -> Situation {
+        let mut ten = situation(TEN);
+        // The work ends each run.
+        (ten.options.max_write_bytes, ten.options.duration_ns) = (Some(max_write_bytes), 60_000_000_000);
+        ten
+    }
+
+    #[test]
+    fn a_run_that_the_write_bound_cuts_short_is_no_result() {
+        let nothing = &mut |_: &str, _: Option<u64>| ();
+        // Room for one complete run and half of another.
+        let fifteen = bounded(60 << 10);
+        let axes = [Axis::parse("parallelism=1,2,4").unwrap()];
+        let report = sweep::run(&fifteen, &axes, &Control::default(), nothing).unwrap();
+        assert_eq!((report.points.len(), report.interrupted, report.written_bytes), (1, true, 60 << 10));
+
+        let report = dual::run(&fifteen, &Control::default(), nothing).unwrap();
+        assert_eq!((report.runs.len(), report.interrupted, report.finding), (1, true, None));
+
+        let goal = Goal::parse("p50=1s").unwrap();
+        let report = find_rate::run(&fifteen, &goal, &SearchOptions::default(), &Control::default(), nothing).unwrap();
+        assert_eq!((report.interrupted, report.found.trials.len()), (true, 0), "{report:?}");
+    }
+
+    #[test]
+    fn a_first_run_that_the_write_bound_cuts_short_is_an_error() {
+        let nothing = &mut |_: &str, _: Option<u64>| ();
+        let five = bounded(20 << 10);
+        let goal = Goal::parse("p50=1s").unwrap();
+        let axes = [Axis::parse("parallelism=1,2,4").unwrap()];
+        let errors = [
+            sweep::run(&five, &axes, &Control::default(), nothing).map(drop),
+            dual::run(&five, &Control::default(), nothing).map(drop),
+            find_rate::run(&five, &goal, &SearchOptions::default(), &Control::default(), nothing).map(drop),
+            matrix::run(&five, 1, &Control::default(), nothing).map(drop),
+        ];
+        for error in errors {
+            let text = error.unwrap_err().to_string();
+            assert!(text.contains("--max-write 20 KiB ended a run early"), "{text}");
+        }
     }
 }
