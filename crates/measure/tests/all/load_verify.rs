@@ -1,7 +1,7 @@
 //! Verification: what a run of the load generator wrote is read back and compared.
 
-use plimsoll::backend::choose::BackendKind;
 use plimsoll::backend::OpenOptions;
+use plimsoll::backend::choose::BackendKind;
 use plimsoll::{Classes, DiskSetup, Topology};
 use plimsoll_measure::load::{Control, FAULTS_MAX, Pattern, Plan, Target, run};
 
