@@ -129,13 +129,17 @@ pub(super) fn read(arguments: &StatArguments, paths: &[&Path]) -> Result<Recorde
         let is_found = path.is_dir();
         let inside = if is_found { directory(path) } else { Ok(vec![path.to_path_buf()]) };
         for path in inside.map_err(|error| Failure::Input(format!("{}: {error}", path.display())))? {
-            let bytes = read_whole(&path).map_err(|error| Failure::Input(error.to_string()))?;
-            files.push(Saved { name: path.display().to_string(), bytes, is_found });
+            match read_whole(&path) {
+                Ok(bytes) => files.push(Saved { name: path.display().to_string(), bytes, is_found }),
+                // A file of another owner, or a large one, must not take away the others.
+                Err(error) if is_found => screen::note(&format!("note: left out: {error}")),
+                Err(error) => return Err(Failure::Input(error.to_string())),
+            }
         }
     }
     if files.is_empty() {
         let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-        return Err(Failure::Input(format!("{}: there is no file in it", names.join(", "))));
+        return Err(Failure::Input(format!("{}: there is no file in it that can be read", names.join(", "))));
     }
 
     let options = ReadOptions {

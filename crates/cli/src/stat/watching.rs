@@ -53,6 +53,12 @@ pub(crate) fn watch(flags: &CapacityFlags, groups: &[Group], host: Option<Roots<
             return Err(Failure::Input(format!("--disk {text}: there is a capacity of {which} already")));
         }
     }
+    for (at, Group { name, .. }) in groups.iter().enumerate() {
+        if groups.iter().take(at).any(|group| group.name == *name) {
+            let problem = format!("--group {name}=...: there is a group of this name already: give it another name");
+            return Err(Failure::Input(problem));
+        }
+    }
     let groups = groups.iter().map(|group| (group.name.clone(), group.devices.clone())).collect();
     Ok(Watch::new(WatchOptions { capacities, groups }))
 }
@@ -127,6 +133,19 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(split(text), expected);
         }
+    }
+
+    #[test]
+    fn two_groups_of_one_name_are_refused() {
+        let group = |name: &str, devices: [&str; 2]| Group {
+            name: name.to_owned(),
+            devices: devices.map(str::to_owned).into(),
+        };
+        let flags = CapacityFlags { io_properties: None, disks: Vec::new() };
+        let groups = [group("data", ["sda", "sdb"]), group("log", ["sdc", "sdd"]), group("data", ["sde", "sdf"])];
+        assert!(watch(&flags, &groups[..2], None).is_ok());
+        let error = watch(&flags, &groups, None).unwrap_err().to_string();
+        assert!(error.starts_with("--group data=...: there is a group of this name"), "{error}");
     }
 
     #[test]

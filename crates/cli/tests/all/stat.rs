@@ -490,6 +490,14 @@ fn a_directory_is_one_story() {
     let (whole, one) = (csv("bundle"), csv("bundle/logs/iostat.txt"));
     assert!(one.out.lines().count() > 1 && whole.out == one.out, "{whole:#?}, {one:#?}");
     assert!(whole.err.contains("bundle/dmesg.txt: no figures of disks, left out"), "{whole:#?}");
-    csv("empty").assert_refused(2, &["empty: there is no file in it"]);
+    csv("empty").assert_refused(2, &["empty: there is no file in it that can be read"]);
+
+    // A file that is too long to be read.
+    let long = std::fs::File::create(world.path().join("bundle/core")).and_then(|file| file.set_len(1 << 30));
+    long.expect("it has no blocks");
+    let beside = csv("bundle");
+    assert_eq!(beside.out, one.out, "{beside:#?}");
+    assert!(beside.err.contains("note: left out: bundle/core: it has 1"), "{beside:#?}");
+    csv("bundle/core").assert_refused(2, &["a file may have"]);
     csv("bundle/dmesg.txt").assert_refused(2, &["looks like some other text"]);
 }
