@@ -167,6 +167,7 @@ impl Mending {
         }
 
         let end = rows.len().min(self.next + MENDED_AT_ONCE);
+        rows[self.next..end].iter().for_each(|row| row.clocks[self.lane].mend_edge());
         for member in rows[..end].iter().skip(self.next.max(ROOT as usize + 1)) {
             let parent = member.parent as usize;
             self.offsets[parent].count(&member.clocks[self.lane], rows[parent].clocks[self.lane].mean());

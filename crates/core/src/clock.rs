@@ -16,7 +16,8 @@
 //! is the sum of the counted shares even after races. Races and changes of shares can shift V; it is corrected a
 //! hundred times a second (`Classes::mend_means`). If a queue sees room in the device, a clock that does not move, and
 //! no other queue waiting for room (`Disk::claim`), it serves its classes before their turn for a while (overtime). V
-//! is not moved forward for that, or it would no longer be the mean.
+//! is not moved forward for that, or it would no longer be the mean. The clock at which a child was served in overtime
+//! is an *edge*: the children of other queues may follow up to it, so that those who are there keep their shares.
 //!
 //! # Limits
 //! Clocks are 64-bit and wrap: units of 1/16 fs per share, compared by difference, which is meaningful up to 576 s of
@@ -85,6 +86,8 @@ pub(crate) struct Clock {
     /// How far the clock was ahead of the parent's mean when it left. Bounds its lead on return, in case the clocks
     /// have wrapped.
     lead: AtomicU64,
+    /// The furthest clock at which a child was served in overtime: others may follow up to it before their turn.
+    edge: AtomicU64,
 }
 
 /// The clocks of a node, one per lane.
@@ -106,8 +109,8 @@ pub(crate) enum Edge {
 
 impl Clock {
     pub(crate) fn new(shares: u32) -> Clock {
-        let [active, own, mean, weight, lead] = [(); 5].map(|()| AtomicU64::new(0));
-        Clock { shares: AtomicU64::new(u64::from(shares)), active, own, mean, weight, lead }
+        let [active, own, mean, weight, lead, edge] = [(); 6].map(|()| AtomicU64::new(0));
+        Clock { shares: AtomicU64::new(u64::from(shares)), active, own, mean, weight, lead, edge }
     }
 
     pub(crate) fn set_shares(&self, shares: u32) {
@@ -134,6 +137,25 @@ impl Clock {
 
     pub(crate) fn mean(&self) -> u64 {
         self.mean.load(Relaxed)
+    }
+
+    /// Returns whether a child at `own` may follow another that was served in overtime.
+    pub(crate) fn may_follow(&self, own: u64) -> bool {
+        !is_before(self.edge.load(Relaxed), own)
+    }
+
+    /// Records that a child was served at `own` in overtime.
+    pub(crate) fn push_edge(&self, own: u64) {
+        let seen = self.edge.load(Relaxed);
+        if is_before(seen, own) {
+            // If another queue has moved it meanwhile, one of the two counts.
+            let _ = self.edge.compare_exchange(seen, own, Relaxed, Relaxed);
+        }
+    }
+
+    /// Keeps the edge from falling so far behind the mean that it would seem to be ahead.
+    pub(crate) fn mend_edge(&self) {
+        self.push_edge(self.mean());
     }
 
     /// Returns the mean after the children have been served `cost`.

@@ -74,6 +74,11 @@ pub const DECAY_TAU_NS: u64 = 100_000_000;
 /// Cost of one unit of weight on an unlimited disk, for fairness alone: there a request costs no device time.
 const NOMINAL_WEIGHT_COST: Cost = Cost::from_ns(1_000);
 
+/// Longest time for which a queue was not polled and its classes still get the device time back that they left unused
+/// meanwhile. A shard that computes or has no CPU for milliseconds keeps its share; one that hangs for seconds would
+/// have the disk for itself as long afterwards.
+const AWAY_MAX_NS: u64 = 100_000_000;
+
 /// The rule by which a queue holds requests back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
@@ -177,6 +182,8 @@ pub struct IoQueue {
     /// or, if that one waited for a completion, since that poll.
     polled_ns: u64,
     late_ns: u64,
+    /// The time for which the last poll that returned nothing has asked.
+    due_ns: Option<u64>,
     /// The work in the device after the last poll, if the window or tokens stopped this queue then.
     left: Option<Left>,
     /// Whether the window was full before an absence of this queue (see `away`); cleared by the next poll.
@@ -302,6 +309,7 @@ impl IoQueue {
             wakeup_ns: None,
             polled_ns: 0,
             late_ns: 0,
+            due_ns: None,
             left: None,
             was_full: false,
             unreported: Report::default(),
@@ -396,10 +404,18 @@ impl IoQueue {
         Ok(RequestId { slot: at, generation: self.slots.get(at).generation })
     }
 
+    /// Gives up the device time that this queue has left unused while it was not polled.
+    #[cold]
+    fn rejoin(&mut self) {
+        if self.shares_clocks() {
+            self.lanes.iter_mut().for_each(|lane| lane.tree.rejoin());
+        }
+    }
+
     /// Restarts the measurement of lateness and absences at `now_ns`, because this queue was empty before.
     fn begin_wait(&mut self, now_ns: u64) {
         (self.polled_ns, self.late_ns) = (now_ns, 0);
-        (self.left, self.was_full) = (None, false);
+        (self.left, self.was_full, self.due_ns) = (None, false, None);
     }
 
     /// Counts a wake-up of `node`, and begins its wait if it has nothing else queued.
@@ -459,7 +475,12 @@ impl IoQueue {
         if self.polled_ns != now_ns {
             (self.left, self.was_full) = (None, false);
             self.late_ns = now_ns.saturating_sub(self.wakeup_ns.unwrap_or(self.polled_ns).max(self.polled_ns));
+            let is_late = |due_ns: u64| now_ns.saturating_sub(due_ns.max(self.polled_ns)) > AWAY_MAX_NS;
+            let is_back = self.due_ns.is_some_and(is_late);
             self.polled_ns = now_ns;
+            if is_back {
+                self.rejoin();
+            }
         }
 
         let mut stopped_by: Option<Stop> = None;
@@ -512,6 +533,7 @@ impl IoQueue {
         let limit_ns = self.parked.peek().map(|Reverse((until_ns, ..))| *until_ns);
         let urgent_ns = self.urgent.iter().filter_map(|class| self.urgent_at_ns(*class, now_ns)).min();
         self.wakeup_ns = [stopped_by.and_then(|stop| stop.1), limit_ns, urgent_ns, step_ns].into_iter().flatten().min();
+        self.due_ns = self.wakeup_ns;
         self.leave_room_to_others();
         None
     }

@@ -332,6 +332,15 @@ impl Tree {
         self.settle(at);
     }
 
+    /// Places all classes with work as if they had become active now: device time that this queue has left unused is
+    /// gone.
+    pub(crate) fn rejoin(&mut self) {
+        let is_active = |at: &u32| self.node(*at).active && !self.is_group(*at);
+        let active: Vec<u32> = (0..self.nodes.len() as u32).filter(is_active).collect();
+        active.iter().for_each(|at| self.park(*at));
+        active.iter().for_each(|at| self.unpark(*at));
+    }
+
     pub(crate) fn is_parked(&self, at: u32) -> bool {
         self.node(at).parked
     }
@@ -395,7 +404,8 @@ impl Tree {
         let may_go = shared.queues() <= 1
             || matches!(self.fairness, Fairness::Decaying { .. })
             || !self.overtime.is_zero()
-            || clock::is_eligible(self.node(child).local, shared.mean(), 1);
+            || clock::is_eligible(self.node(child).local, shared.mean(), 1)
+            || shared.may_follow(self.node(child).local);
         may_go.then_some(child)
     }
 
@@ -407,6 +417,7 @@ impl Tree {
             || shared.queues() <= 1
             || !self.overtime.is_zero()
             || clock::is_eligible(self.clock(child).own(), shared.mean(), self.node(child).shares)
+            || shared.may_follow(self.clock(child).own())
     }
 
     /// Returns whether shares alone would let `class` be served now.
@@ -487,7 +498,7 @@ impl Tree {
     }
 
     /// Allows this queue `overtime` of device time before its turn, because the queues ahead are absent. The clocks are
-    /// not adjusted, so the classes of queues that return are behind, and are served first.
+    /// not adjusted, so the classes of queues that return soon are behind, and are served first.
     pub(crate) fn set_overtime(&mut self, overtime: Cost) {
         self.overtime = overtime;
     }
@@ -517,6 +528,7 @@ impl Tree {
             return self.charge_decaying(charge);
         };
 
+        let in_overtime = !self.overtime.is_zero() && turn == Turn::Picked;
         self.overtime = Cost::from_fs(self.overtime.as_fs().saturating_sub(cost.as_fs()));
         let lane = self.lane;
         let alone = self.clock(ROOT).queues() <= 1;
@@ -524,6 +536,9 @@ impl Tree {
         let node = &mut self.nodes[class as usize];
         // If the class has only this queue, the queue's clock is the mean: neither needs to move.
         if node.shared[lane].queues() > 1 {
+            if in_overtime {
+                node.shared[lane].push_edge(node.local);
+            }
             node.local = node.local.wrapping_add(clock::units(cost, 1.0));
             node.shared[lane].advance_class(cost, &mut node.carry);
         }
@@ -540,6 +555,9 @@ impl Tree {
                 self.served = clock.own();
             }
 
+            if in_overtime {
+                above.shared[lane].push_edge(clock.own());
+            }
             clock.serve(cost, node.per_share, alone);
             above.shared[lane].advance(cost, &mut above.carry, alone);
             let heap = &mut self.groups[above.group as usize].heap;

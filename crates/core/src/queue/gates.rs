@@ -2,7 +2,8 @@
 //!
 //! At these the head of the line waits, and no other piece overtakes it. A queue may dispatch before its turn if there
 //! is room for all queues ahead as well, or in *overtime*: if the device has room, but no queue of the disk dispatches
-//! for [`PATIENCE_NS`] (a *standstill*), the queues ahead count as absent.
+//! for [`PATIENCE_NS`] (a *standstill*), the queues ahead count as absent. Other queues may follow up
+//! to the clock that was served then.
 
 use super::{Dispatch, IoQueue, Mode, Passed, Stop};
 use crate::bucket::{Tokens, ticks_with_carry, whole_ticks};

@@ -1,6 +1,6 @@
 //! Reports of a queue to the disk's controller, and its answers to callers: snapshot, counters, expected delay.
 
-use super::{Backlog, Dispatch, IoQueue, Kind, Member, Mode};
+use super::{AWAY_MAX_NS, Backlog, Dispatch, IoQueue, Kind, Member, Mode};
 use crate::classes::{ClassId, QueueError};
 use crate::control::{DEMAND_PART, unloaded_work};
 use crate::disk::{Report, report_completions};
@@ -32,6 +32,10 @@ impl IoQueue {
         let clip_ns = self.disk.latency_clip_ns();
         let least_ns = self.unloaded.note(piece.op.direction(), piece.len_bytes, seen_ns).min(clip_ns);
 
+        if late_ns > AWAY_MAX_NS {
+            // The poll that follows is as late, although none was due at a given time.
+            self.due_ns.get_or_insert(self.polled_ns);
+        }
         self.note_away(now_ns, late_ns, least_ns);
         let report = &mut self.unreported;
         report.completions += 1;

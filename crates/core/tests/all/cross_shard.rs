@@ -168,6 +168,31 @@ fn a_queue_that_does_not_poll_does_not_stop_the_others() {
     }
 }
 
+/// A shard that was stuck for ten seconds had all of them back, and the others nothing for as long. Meanwhile those had
+/// what each could take.
+#[test]
+fn shares_hold_while_a_queue_is_away_and_when_it_is_back() {
+    for (groups, shards) in [(1, 2), (1, 4), (2, 4)] {
+        let mut world = Shards::new(DiskConfig { groups, ..usual() }, shards);
+        let loads: Vec<usize> = (0..shards)
+            .map(|shard| {
+                let class = world.class(100);
+                world.backlog(shard, class, Op::Read, &[16 * KIB, 64 * KIB], 64)
+            })
+            .collect();
+        world.run_for(100 * MS);
+        world.sleep(0, 10 * S);
+        world.start_counting();
+        world.run_for(10 * S);
+        let parts: Vec<f64> = loads.iter().map(|load| world.consumed_s(*load) / 10.0 * (shards - 1) as f64).collect();
+        assert!(parts[1..].iter().all(|part| (0.95..1.05).contains(part)), "{groups} groups, meanwhile: {parts:?}");
+        world.start_counting();
+        world.run_for(S);
+        let parts: Vec<f64> = loads.iter().map(|load| world.consumed_s(*load) * shards as f64).collect();
+        assert!(parts.iter().all(|part| (0.95..1.05).contains(part)), "{groups} groups, afterwards: {parts:?}");
+    }
+}
+
 #[test]
 fn a_queue_that_polls_rarely_keeps_its_share() {
     let mut world = Shards::new(usual(), 2);

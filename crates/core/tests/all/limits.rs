@@ -127,7 +127,8 @@ fn of_a_group_over_several_queues() {
     // Each of the three queues may be late with the place it has booked.
     check_windows(&in_group, 2e8, 3.0 * f64::from(100 * KIB), "group");
     let of_first: Vec<usize> = loads.iter().copied().step_by(2).collect();
-    check_windows(&amounts(&world.log, &of_first, false), 900.0, 3.0, "class in it");
+    // An interval begins with a request that may itself be late, by a retry or two of 50 us.
+    check_windows(&amounts(&world.log, &of_first, false), 900.0, 3.0 + 900.0 * 100e-6, "class in it");
     let got: u64 = in_group.iter().map(|(_, bytes)| bytes).sum();
     assert!(got as f64 > 0.97 * 4e8, "{got}");
     assert!(world.total_s() > 0.97 * 2.0, "the rest goes to the other class: {}", world.total_s());
