@@ -53,20 +53,21 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use crate::bucket::{Tokens, whole_ticks};
+use crate::bucket::Tokens;
 use crate::classes::{ClassId, QueueError};
 use crate::disk::{Disk, QUEUES_MAX, Report};
 use crate::qos::Amount;
 use crate::request::{Direction, Op};
 use crate::slots::{NONE, RequestId, Slot, Slots};
 use crate::stats::{BlockedTime, WaitMark, WaitReason};
-use crate::target::{LEVELS, Targets};
+use crate::target::LEVELS;
 use crate::tree::{Charge, Fairness, Pick, ROOT, Tree, Turn};
 use crate::units::Cost;
 use away::Left;
 use member::{Backlog, CameBack, Kind, Member, NOT_PARKED};
 pub use piece::{CANCELLED, Cancel, Dispatch, Failure, Finished, Outcome, Progress, Stopped};
 use unloaded::Unloaded;
+use urgent::Place;
 
 /// Default time constant of the decaying accumulators of depth mode, as in Scylla 1.0: 100 ms.
 pub const DECAY_TAU_NS: u64 = 100_000_000;
@@ -217,35 +218,6 @@ impl Lane {
             self.overtime_ns = 0;
             self.tree.set_overtime(Cost::ZERO);
         }
-    }
-}
-
-/// The place that a queue has booked at a level of the latency targets: when the wait for it ends, and the ticks booked
-/// and not used yet.
-#[derive(Clone, Copy, Debug, Default)]
-struct Place {
-    until_ns: u64,
-    credit_ticks: u64,
-}
-
-impl Place {
-    /// Books the ticks that are missing for a piece of `ticks`, if its class must wait for `level` now. Returns the end
-    /// of the wait.
-    fn book(&mut self, targets: &Targets, level: usize, ticks: u64, now_ns: u64) -> Option<u64> {
-        let missing_ticks = ticks.saturating_sub(self.credit_ticks);
-        if missing_ticks == 0 {
-            return None;
-        }
-        self.until_ns = targets.book(level, missing_ticks, now_ns)?;
-        self.credit_ticks += missing_ticks;
-        Some(self.until_ns)
-    }
-
-    /// Uses up to `ticks` of the booked ones for a piece, and charges `level` for the rest.
-    fn pay(&mut self, targets: &Targets, level: usize, ticks: u64, now_ns: u64) {
-        let paid_ticks = self.credit_ticks.min(ticks);
-        self.credit_ticks -= paid_ticks;
-        targets.charge(level, ticks - paid_ticks, now_ns);
     }
 }
 
@@ -568,26 +540,6 @@ impl IoQueue {
                 return self.admit(now_ns, lane, pick).map(Some);
             }
         }
-    }
-
-    /// Returns the end of the picked class's wait for classes with tighter latency targets; `None` if it does not wait.
-    /// A reserved piece never waits.
-    fn gives_way_until(&mut self, now_ns: u64, lane: usize, pick: Pick) -> Option<u64> {
-        let yields = usize::from(self.members[pick.class as usize].yields);
-        if yields == 0 || matches!(pick.turn, Turn::Reserved { .. }) {
-            return None;
-        }
-        let latest_ns = self.places.iter().take(yields).map(|place| place.until_ns).max();
-        if latest_ns > Some(now_ns) {
-            return latest_ns;
-        }
-
-        let slot = self.slots.get(self.lanes[lane].tree.fifo(pick.class).head);
-        let rest_bytes = slot.len_bytes - slot.dispatched_bytes;
-        let cost = self.disk.cost(slot.op, rest_bytes.min(self.piece_max_bytes(slot.op)));
-        let ticks = whole_ticks(self.disk.cost_in_mix(cost));
-        let places = self.places.iter_mut().take(yields).enumerate();
-        places.filter_map(|(level, place)| place.book(self.disk.targets(), level, ticks, now_ns)).max()
     }
 
     /// Moves a piece that has passed all gates from the queue's account to the device's.

@@ -16,9 +16,9 @@
 //!
 //! The allowance is a generic-cell-rate tag without burst that the looser classes share. A queue books the next free
 //! place of each level and parks the classes that yield to the level until then; of these, the class whose turn it then
-//! is by shares uses the place. Reservations do not wait for it. If the looser classes use less than 5 %, yielding cannot help: the device cannot
-//! meet the target, and an event reports it. The allowance is a rate, not a window: a write that the device's buffer
-//! absorbs at once leaves a window before it costs anything.
+//! is by shares uses the place. Reservations do not wait for it. If the looser classes use less than 5 %, yielding
+//! cannot help: the device cannot meet the target, and an event reports it. The allowance is a rate, not a window: a
+//! write that the device's buffer absorbs at once leaves a window before it costs anything.
 //!
 //! # Limits
 //! At most four levels a disk; targets looser than the fourth count as the fourth. Targets cover whole requests, queue

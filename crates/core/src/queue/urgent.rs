@@ -6,13 +6,43 @@
 use std::cmp::Reverse;
 
 use super::{CameBack, Dispatch, IoQueue, Mode, NOT_PARKED};
-use crate::bucket::TICKS_PER_NS;
+use crate::bucket::{TICKS_PER_NS, whole_ticks};
 use crate::qos::Amount;
 use crate::slots::NONE;
+use crate::target::Targets;
 use crate::tree::{Pick, ROOT, Turn};
 
 /// Longest lateness of a poll that loses nothing of a limit: the amount allowed meanwhile may be dispatched at once.
 const CATCH_UP_NS: u64 = 1_000_000;
+
+/// The place that a queue has booked at a level of the latency targets: when the wait for it ends, and the ticks booked
+/// and not used yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    until_ns: u64,
+    credit_ticks: u64,
+}
+
+impl Place {
+    /// Books the ticks that are missing for a piece of `ticks`, if its class must wait for `level` now. Returns the end
+    /// of the wait.
+    fn book(&mut self, targets: &Targets, level: usize, ticks: u64, now_ns: u64) -> Option<u64> {
+        let missing_ticks = ticks.saturating_sub(self.credit_ticks);
+        if missing_ticks == 0 {
+            return None;
+        }
+        self.until_ns = targets.book(level, missing_ticks, now_ns)?;
+        self.credit_ticks += missing_ticks;
+        Some(self.until_ns)
+    }
+
+    /// Uses up to `ticks` of the booked ones for a piece, and charges `level` for the rest.
+    fn pay(&mut self, targets: &Targets, level: usize, ticks: u64, now_ns: u64) {
+        let paid_ticks = self.credit_ticks.min(ticks);
+        self.credit_ticks -= paid_ticks;
+        targets.charge(level, ticks - paid_ticks, now_ns);
+    }
+}
 
 impl IoQueue {
     /// Returns the class that has been due longest, by its reservation or by the age of its oldest request.
@@ -30,6 +60,26 @@ impl IoQueue {
         let tree = &self.lanes[lane].tree;
         let turn = if aged { Turn::Aged } else { Turn::Reserved { pays: tree.is_due_by_shares(class) } };
         Some(Pick { class, turn, is_early: false })
+    }
+
+    /// Returns the end of the picked class's wait for classes with tighter latency targets; `None` if it does not wait.
+    /// A reserved piece never waits.
+    fn gives_way_until(&mut self, now_ns: u64, lane: usize, pick: Pick) -> Option<u64> {
+        let yields = usize::from(self.members[pick.class as usize].yields);
+        if yields == 0 || matches!(pick.turn, Turn::Reserved { .. }) {
+            return None;
+        }
+        let latest_ns = self.places.iter().take(yields).map(|place| place.until_ns).max();
+        if latest_ns > Some(now_ns) {
+            return latest_ns;
+        }
+
+        let slot = self.slots.get(self.lanes[lane].tree.fifo(pick.class).head);
+        let rest_bytes = slot.len_bytes - slot.dispatched_bytes;
+        let cost = self.disk.cost(slot.op, rest_bytes.min(self.piece_max_bytes(slot.op)));
+        let ticks = whole_ticks(self.disk.cost_in_mix(cost));
+        let places = self.places.iter_mut().take(yields).enumerate();
+        places.filter_map(|(level, place)| place.book(self.disk.targets(), level, ticks, now_ns)).max()
     }
 
     /// Returns the tick since which `class` is due before its turn, and whether its age is the reason.
