@@ -48,20 +48,21 @@ pub(crate) fn two_on_stdout(what: &str) -> String {
     format!("--output - prints {what} on stdout, and --format something else: leave out one, or give --output a file")
 }
 
-/// Refuses two outputs, each with its flag, that name one file.
-pub(crate) fn refuse_same(one: (&str, Option<&Path>), other: (&str, Option<&Path>)) -> Result<(), Failure> {
-    let (Some(path), Some(other_path)) = (one.1, other.1) else { return Ok(()) };
-    // A file that does not exist yet has only the name of its directory.
-    let place = |path: &Path| {
+/// Refuses files, each with its flag, of which one would be written twice, or read and overwritten.
+pub(crate) fn refuse_same<'a>(files: impl IntoIterator<Item = (&'a str, Option<&'a Path>)>) -> Result<(), Failure> {
+    let mut seen: Vec<(&str, PathBuf)> = Vec::new();
+    for (flag, path) in files.into_iter().filter_map(|(flag, path)| Some((flag, path?))) {
+        // A file that does not exist yet has only the name of its directory.
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let in_directory = || Some(absolute.parent()?.canonicalize().ok()?.join(absolute.file_name()?));
-        absolute.canonicalize().ok().or_else(in_directory).unwrap_or(absolute)
-    };
-    let is_special = fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
-    if place(path) != place(other_path) || is_special {
-        return Ok(());
+        let place = absolute.canonicalize().ok().or_else(in_directory).unwrap_or(absolute);
+        let is_special = fs::metadata(&place).is_ok_and(|metadata| !metadata.is_file());
+        if let Some((other, _)) = seen.iter().find(|(_, earlier)| *earlier == place && !is_special) {
+            return Err(Failure::Input(format!("{other} and {flag} name the same file, {}", place.display())));
+        }
+        seen.push((flag, place));
     }
-    Err(Failure::Input(format!("{} and {} name the same file, {}", one.0, other.0, path.display())))
+    Ok(())
 }
 
 impl Output {

@@ -40,7 +40,7 @@ use plimsoll_files::setup::{DiskChoice, parse_latency_goal};
 
 use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::{BriefFormat, read_properties};
-use crate::output::Output;
+use crate::output::{Output, refuse_same};
 use crate::screen;
 use handover::VARIABLE;
 use lock::DiskLock;
@@ -123,9 +123,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     if let Some(path) = &arguments.trace {
         Output::check(path, arguments.force, "--trace")?;
     }
-    if arguments.output.is_some() && arguments.output == arguments.trace {
-        return Err(Failure::Input("--trace and -o name the same file: give each its own".to_owned()));
-    }
+    refuse_same([("--trace", arguments.trace.as_deref()), ("-o", arguments.output.as_deref())])?;
     let output = arguments.output.as_deref().map(|path| Output::check(path, arguments.force, "-o")).transpose()?;
     let trace = arguments.trace.as_deref().map(absolute).transpose()?;
     let _lock = DiskLock::take(managed.device(), &arguments.command.join(" "))?;

@@ -16,7 +16,7 @@ use plimsoll_measure::tune::{
 
 use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::{DiskFormat, PictureFlags, TuneBackend, check_shards, size, time, tune_backend};
-use crate::output::{Output, Pictures, two_on_stdout};
+use crate::output::{Output, Pictures, refuse_same, two_on_stdout};
 use crate::recording::Recording;
 use crate::{interrupt, screen};
 pub(crate) use table::table;
@@ -192,7 +192,7 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     // Write the files first: the reader of stdout may close it at any time. Report their errors after the result.
     let written = outputs.write(&reports, properties.as_deref().ok());
 
-    let is_to_stdout = arguments.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let is_to_stdout = arguments.is_to_stdout();
     let format = if is_to_stdout { DiskFormat::Yaml } else { arguments.format };
 
     if let Err(missing) = &properties {
@@ -355,31 +355,25 @@ fn simulated(name: &str) -> Result<SimulatedDisk, Failure> {
     Ok(SimulatedDisk { name, spec, cpu_ns_per_request: 0, reported_block_bytes: None, foreign_bytes_per_s: 0.0 })
 }
 
+impl TuneArguments {
+    fn is_to_stdout(&self) -> bool {
+        self.output.as_deref().is_some_and(|path| path.as_os_str() == "-")
+    }
+}
+
 /// Refuses a file that would be written twice, or read and overwritten.
 fn check_differ(arguments: &TuneArguments) -> Result<(), Failure> {
-    let one = |flag: &'static str, path: &Option<PathBuf>| path.clone().map(|path| (flag, path));
-    let mut seen: Vec<(&str, PathBuf)> = Vec::new();
     let named = [
-        one("--record", &arguments.record),
-        one("--from", &arguments.from),
-        one("--resume", &arguments.resume),
-        one("--output", &arguments.output),
-        one("--disk-output", &arguments.disk_output),
-        one("--page", &arguments.pictures.page.page),
-        one("--trace", &arguments.trace),
+        ("--record", &arguments.record),
+        ("--from", &arguments.from),
+        ("--resume", &arguments.resume),
+        ("--output", &arguments.output),
+        ("--disk-output", &arguments.disk_output),
+        ("--page", &arguments.pictures.page.page),
+        ("--trace", &arguments.trace),
     ];
-
-    let merged = arguments.merge.iter().map(|path| ("--merge", path.clone()));
-    for (flag, path) in named.into_iter().flatten().chain(merged) {
-        // A file that does not exist yet has only this name.
-        let path = path.canonicalize().or_else(|_| std::path::absolute(&path)).unwrap_or(path);
-        let is_special = std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file());
-        if let Some((other, _)) = seen.iter().find(|(_, earlier)| *earlier == path && !is_special) {
-            return Err(Failure::Input(format!("{other} and {flag} name the same file, {}", path.display())));
-        }
-        seen.push((flag, path));
-    }
-    Ok(())
+    let merged = arguments.merge.iter().map(|path| ("--merge", Some(path.as_path())));
+    refuse_same(named.into_iter().map(|(flag, path)| (flag, path.as_deref())).chain(merged))
 }
 
 /// The files of the results, checked to be writable before the work.
@@ -393,8 +387,7 @@ struct Outputs {
 impl Outputs {
     fn check(arguments: &TuneArguments) -> Result<Outputs, Failure> {
         check_differ(arguments)?;
-        let is_to_stdout = arguments.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
-        if is_to_stdout && matches!(arguments.format, DiskFormat::Json | DiskFormat::Csv) {
+        if arguments.is_to_stdout() && matches!(arguments.format, DiskFormat::Json | DiskFormat::Csv) {
             return Err(Failure::Input(two_on_stdout("io-properties")));
         }
         let check = |path: &Option<PathBuf>, flag: &str| match path.as_deref().filter(|path| path.as_os_str() != "-") {

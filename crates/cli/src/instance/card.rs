@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &CardArguments) -> Result<Outcome, Failure> {
     if is_to_stdout && arguments.format == ReportFormat::Csv {
         return Err(Failure::Input(two_on_stdout("the card")));
     }
-    refuse_same(("--output", file), ("--page", arguments.page.page.as_deref()))?;
+    refuse_same([("--output", file), ("--page", arguments.page.page.as_deref())])?;
 
     let output = file.map(|path| Output::check(path, arguments.page.force, "--output")).transpose()?;
     let html = arguments.page.check()?;

@@ -26,7 +26,7 @@ impl Outputs {
             arguments.trace.iter().try_for_each(|trace| refuse_input(trace, "--trace", input))?;
         }
         let page = arguments.pictures.page.page.as_deref();
-        refuse_same(("--page", page), ("--trace", arguments.trace.as_deref()))?;
+        refuse_same([("--page", page), ("--trace", arguments.trace.as_deref())])?;
 
         let (page, pictures) = arguments.pictures.check(&[])?;
         Ok(Outputs { page, pictures })

@@ -246,13 +246,14 @@ fn what_is_wrong_is_told_before_the_program_starts() {
         "disks: [{mountpoint: /proc, read_iops: 1, write_iops: 1, read_bandwidth: 1M, write_bandwidth: 1M}]\n",
     );
     let text = world.file("text", "no program\n");
-    let table: [(&[&str], &[&str], &[&str]); 10] = [
+    let table: [(&[&str], &[&str], &[&str]); 11] = [
         (&["--rules", "rokcsdb"], &["touch", "x"], &["rokcsdb", "default, rocksdb, mysql, postgres"]),
         (&["--rules", &rules], &["touch", "x"], &["bad.yaml:3", "no class called \"b\""]),
         (&["--disk", "no-such-disk"], &["touch", "x"], &["no-such-disk"]),
         (&["--io-properties", &far], &["touch", "x"], &["no disk of the io-properties holds", "/proc"]),
         (&["--dir", "/nowhere"], &["touch", "x"], &["--dir /nowhere", "No such file"]),
         (&["--trace", "../t", "-o", "../t"], &["touch", "x"], &["--trace and -o name the same file"]),
+        (&["--trace", "../t", "-o", ".././t"], &["touch", "x"], &["--trace and -o name the same file"]),
         (&["--dir", ".", "--dir", "/dev"], &["touch", "x"], &["are not on the same disk"]),
         (&["--dir", "/proc"], &["touch", "x"], &["--dir /proc is on proc", "on no disk", "name a directory"]),
         (&[], &["no-such-program"], &["there is no program `no-such-program` in PATH"]),
