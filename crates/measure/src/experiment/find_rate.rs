@@ -313,8 +313,10 @@ pub fn run(
     let duration_s = (situation.options.duration_ns as f64 / 1e9).max(1e-9);
     let options = SearchOptions { rate_min: options.rate_min.max(goal.requests_min() / duration_s), ..*options };
 
+    let made = Circumstances::of_run(&result.run).with_options(&situation.options);
     let mut report = RateReport {
-        made: Circumstances::of_run(&result.run).with_options(&situation.options),
+        // That of the trials, which wait for at least the bound.
+        made: Circumstances { warmup_s: Some(goal.warmup_ns(&situation.options) as f64 / 1e9), ..made },
         job: name.clone(),
         goal: goal.text.clone(),
         bound_ns: goal.bound_ns,

@@ -240,6 +240,7 @@ mod tests {
         let goal = Goal::parse("p50=1s").unwrap();
         let report = find_rate::run(&fifteen, &goal, &SearchOptions::default(), &Control::default(), nothing).unwrap();
         assert_eq!((report.interrupted, report.found.trials.len()), (true, 0), "{report:?}");
+        assert_eq!(report.made.warmup_s, Some(1.0), "the trials' warm-up");
     }
 
     #[test]

@@ -487,9 +487,13 @@ impl Recorder {
         record.entries.truncate(record.entries.iter().rposition(is_done).map_or(0, |at| at + 1));
 
         let text = read_text(path, RESULT_MAX_BYTES).map_err(failed)?;
-        let kept_bytes: usize = text.split_inclusive('\n').take(1 + record.entries.len()).map(str::len).sum();
-        let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
-        file.set_len(kept_bytes as u64).map_err(failed)?;
+        let kept: String = text.split_inclusive('\n').take(1 + record.entries.len()).collect();
+        let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
+        file.set_len(kept.len() as u64).map_err(failed)?;
+        // A crash may cut the newline alone: the line before it is whole.
+        if !kept.ends_with('\n') {
+            file.write_all(b"\n").map_err(failed)?;
+        }
         Ok(Recorder { record, file: Some((path.to_owned(), file)), written_before_bytes, before_s })
     }
 

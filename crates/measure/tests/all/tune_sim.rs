@@ -489,7 +489,9 @@ fn a_record_that_a_crash_cut_is_gone_on_with() {
     let mut rng = Rng::new(5);
     let mut cuts: Vec<usize> =
         (0..38).map(|_| header_bytes + rng.below((whole.len() - header_bytes) as u64) as usize).collect();
-    cuts.extend([header_bytes, whole.len()]);
+    let end_of_a_phase = whole.windows(8).position(|part| part == b"{\"done\":").unwrap();
+    let its_newline = end_of_a_phase + whole[end_of_a_phase..].iter().position(|byte| *byte == b'\n').unwrap();
+    cuts.extend([header_bytes - 1, header_bytes, its_newline, whole.len() - 1, whole.len()]);
     for cut in cuts {
         std::fs::write(&path, &whole[..cut]).unwrap();
         let resumed = resume_simulated(&path, &disk(spec()), &mut (), &Control::default()).unwrap();
