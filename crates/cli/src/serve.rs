@@ -14,8 +14,8 @@ use clap::Args;
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::time_within;
-use crate::screen;
 use crate::stat::{CapacityFlags, Group, HostFlags, parse_group};
+use crate::{interrupt, screen};
 use guard::Guard;
 use sampling::{Host, Shared};
 
@@ -73,11 +73,10 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, Failure> {
 
     let (ask, asked) = tokio::sync::oneshot::channel();
     let mut ask = Some(ask);
-    ctrlc::set_handler(move || {
+    interrupt::on_signal(move || {
         // If the server has already ended, there is nothing to stop.
         ask.take().map(|ask| ask.send(()));
-    })
-    .map_err(|error| Failure::Machine(format!("cannot install the Ctrl-C handler: {error}")))?;
+    })?;
 
     let sampler = host.spawn(Arc::clone(&shared))?;
     screen::note(&format!("listening on http://{bound}/ (Ctrl-C ends it)"));

@@ -29,6 +29,7 @@ use super::sink::{AnswerPlace, or_save};
 use super::watching::watch;
 use super::{Kept, StatArguments};
 use crate::failure::{Failure, Outcome};
+use crate::interrupt;
 
 /// Signalled by Ctrl-C, SIGTERM or SIGHUP.
 pub(super) struct Stop(Receiver<()>);
@@ -36,11 +37,10 @@ pub(super) struct Stop(Receiver<()>);
 impl Stop {
     pub(super) fn on_signal() -> Result<Stop, Failure> {
         let (asked, asks) = channel();
-        ctrlc::set_handler(move || {
+        interrupt::on_signal(move || {
             // If the run has already ended, there is nothing to stop.
             let _ = asked.send(());
-        })
-        .map_err(|error| Failure::Machine(format!("cannot install the Ctrl-C handler: {error}")))?;
+        })?;
         Ok(Stop(asks))
     }
 

@@ -1,6 +1,7 @@
 //! Ctrl-C at any time: exit code 130, what there is to show is shown, and no scratch file is left.
 
 use std::cell::RefCell;
+use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -249,4 +250,35 @@ jobs: [{name: reads, type: randread, shards: all, shard_info: {parallelism: 4}}]
     let result: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
     let runs = result["runs"].as_array().map_or(0, Vec::len);
     assert!(result["interrupted"] == true && (1..1000).contains(&runs), "{runs} runs");
+}
+
+#[test]
+fn a_second_signal_ends_a_run_that_the_first_cannot() {
+    let scenario = "\
+duration: 10ms
+disks: [{disk: i4i.2xlarge}]
+jobs: [{name: reads, type: randread, shards: all, shard_info: {parallelism: 4}}]
+";
+    let world = World::new(&[("mine.yaml", scenario)]);
+    let mut command = world.command(&["sim", "run", "mine.yaml", "--seeds", "200", "--format", "json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary starts");
+    // The result is longer than a pipe holds, and nobody reads the rest of it.
+    let mut stdout = child.stdout.take().expect("a pipe");
+    stdout.read_exact(&mut [0]).expect("the result begins");
+
+    let signal = |child: &Child| kill_process(Pid::from_child(child), Signal::INT);
+    signal(&child).expect("it is our child");
+    // Signals that come at once are one key press.
+    signal(&child).expect("it is our child");
+    let begun = Instant::now();
+    while child.try_wait().expect("it is our child").is_none() {
+        if begun.elapsed() > PATIENCE {
+            child.kill().expect("it is our child");
+            panic!("the second signal did not end it");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        let _ = signal(&child);
+    }
+    assert_eq!(child.wait().expect("it has ended").code(), Some(130));
+    drop(stdout);
 }
