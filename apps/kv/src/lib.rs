@@ -25,6 +25,7 @@ pub mod controllers;
 pub mod database;
 pub mod engine;
 pub mod failure;
+mod interrupt;
 pub mod open_files;
 pub mod repair;
 pub mod resp;

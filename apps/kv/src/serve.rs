@@ -4,7 +4,7 @@
 //! The server must report its defaults (an unlimited disk, an open port), and stopping it must lose nothing.
 //!
 //! # How it works
-//! Opens the database, listens, reports the address and the mode on stderr, and waits for SIGINT or SIGTERM. Then
+//! Opens the database, listens, reports the address and the mode on stderr, and waits for a signal. Then
 //! connections end after the requests they have read, memory is written to files, and the program ends with code 0.
 //!
 //! # Limits
@@ -21,14 +21,13 @@ use std::time::{Duration, Instant};
 
 use plimsoll_figures::units::{parse_duration_ns, parse_size_bytes};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 
 use crate::command::Service;
 use crate::controllers::Controllers;
 use crate::database::{Database, DatabaseOptions, MEMORY_MIN_BYTES};
 use crate::engine::DiskModel;
 use crate::failure::Failure;
+use crate::interrupt::interruption;
 use crate::open_files;
 use crate::resp::Limits;
 use crate::server::serve_connections;
@@ -119,7 +118,7 @@ impl ServeArguments {
     }
 }
 
-/// Serves until SIGINT or SIGTERM.
+/// Serves until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
 /// See [`Failure`].
@@ -133,9 +132,7 @@ pub async fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
         )));
     }
 
-    let failed = |error: std::io::Error| Failure::machine("cannot wait for signals", error);
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut stopped = interruption("stopping: connections end, then memory is written to files")?;
 
     let what = format!("cannot listen on {} (another --listen?)", arguments.listen);
     let listener = TcpListener::bind(arguments.listen).await.map_err(|error| Failure::machine(&what, error))?;
@@ -155,21 +152,14 @@ pub async fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
         commands: AtomicU64::new(0),
     });
 
-    let (stop, stopped) = watch::channel(false);
     let serving = tokio::spawn(serve_connections(listener, Arc::clone(&service), stopped.clone()));
     let controlling = (!arguments.static_shares).then(|| {
-        let service = Arc::clone(&service);
+        let (service, stopped) = (Arc::clone(&service), stopped.clone());
         tokio::spawn(async move { Controllers::new(&service.database).run(&service.database, stopped).await })
     });
 
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-
-    eprintln!("stopping: connections end, then memory is written to files");
-    // Both tasks hold a receiver, or have ended.
-    let _ = stop.send(true);
+    // The task that waits for signals does not end before the process.
+    let _ = stopped.wait_for(|is_over| *is_over).await;
 
     serving.await.map_err(|error| Failure::machine("the server failed", error))?;
     if let Some(controlling) = controlling {

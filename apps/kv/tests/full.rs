@@ -88,6 +88,36 @@ fn a_scan_does_not_wait_for_a_full_disk() {
     assert!(server.stop().success());
 }
 
+/// The memory cannot be written to files, so the first signal ends the server only after half a minute.
+#[test]
+fn a_second_signal_ends_a_server_whose_disk_is_full() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(_disk) = SmallDisk::mount(directory.path()) else { return };
+    let mut server = Server::start(directory.path(), &[]);
+    assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
+    let ballast = directory.path().join("ballast");
+    let mut file = std::fs::File::create(&ballast).unwrap();
+    while std::io::Write::write_all(&mut file, &[1; 4096]).is_ok() {}
+    drop(file);
+
+    server.terminate();
+    let begun = Instant::now();
+    let ended = loop {
+        if let Some(ended) = server.ended() {
+            break ended;
+        }
+        assert!(begun.elapsed() < PATIENCE, "the second signal did not end it");
+        std::thread::sleep(Duration::from_millis(200));
+        server.terminate();
+    };
+    assert_eq!(ended.code(), Some(130));
+
+    std::fs::remove_file(&ballast).unwrap();
+    let server = Server::start(directory.path(), &[]);
+    assert_eq!(server.typed("GET ship"), "$4\r\nahoy\r\n");
+    assert!(server.stop().success());
+}
+
 #[test]
 fn a_disk_that_the_writes_themselves_fill_loses_none_of_them() {
     let directory = tempfile::tempdir().unwrap();

@@ -27,12 +27,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use plimsoll_figures::units::parse_duration_ns;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 
 use crate::database::DatabaseOptions;
 use crate::engine::DiskModel;
 use crate::failure::Failure;
+use crate::interrupt::interruption;
 use crate::serve::{latency_goal, memory};
 use phases::Story;
 use record::Way;
@@ -108,7 +107,7 @@ pub async fn story(arguments: &StoryArguments) -> Result<(), Failure> {
     };
 
     let mut ways = arguments.story.ways().map(|way| Rounds { way, records: Vec::new() });
-    let interrupted = interruption()?;
+    let interrupted = interruption("ending: what was measured follows")?;
 
     let (begun, turns) = (Instant::now(), arguments.rounds as usize * ways.len());
     for turn in 0..turns {
@@ -150,22 +149,6 @@ pub async fn story(arguments: &StoryArguments) -> Result<(), Failure> {
         return Err(Failure::Interrupted(format!("interrupted: told is what {rounds} of {turns} turns measured")));
     }
     Ok(())
-}
-
-/// Returns a receiver that turns true at SIGINT, SIGTERM or SIGHUP.
-fn interruption() -> Result<watch::Receiver<bool>, Failure> {
-    let (interrupt, interrupted) = watch::channel(false);
-    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
-        let mut signals = signal(kind).map_err(|error| Failure::machine("cannot wait for signals", error))?;
-        let interrupt = interrupt.clone();
-        tokio::spawn(async move {
-            signals.recv().await;
-            eprintln!("ending: what was measured follows");
-            // The story may be over.
-            let _ = interrupt.send(true);
-        });
-    }
-    Ok(interrupted)
 }
 
 /// Returns the progress line: the way and round of this turn, and the time left if further turns take as long as those

@@ -53,10 +53,20 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Asks the server to stop, as `kill` does, and returns how it ended.
-    pub(crate) fn stop(mut self) -> ExitStatus {
+    /// Asks the server to stop, as `kill` does.
+    pub(crate) fn terminate(&self) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    }
+
+    /// Returns how the server ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// Asks the server to stop, and returns how it ended.
+    pub(crate) fn stop(mut self) -> ExitStatus {
+        self.terminate();
         self.child.wait().unwrap()
     }
 
