@@ -23,6 +23,7 @@ use plimsoll_measure::fio_json::{self, FioJson};
 use plimsoll_measure::load::{BlockFault, Control, Instruments, Scratch};
 use plimsoll_measure::report::{JobReport, TestReport};
 use plimsoll_measure::test::{Storage, TestError, TestOptions, TestResult};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{DiskFlags, TestFormat};
@@ -49,6 +50,7 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     let checked = checked(arguments)?;
     let experiment = Experiment::asked(arguments, &checked)?;
     remove_leftovers(&checked.situation.options);
+    raise_open_files();
     let control = Control::default();
     interrupt::stop_on_signal(&control.stop)?;
     control.instruments.serve("plimsoll test");
@@ -98,6 +100,13 @@ fn hand_over(title: &str, report: &TestReport, text: &str, outputs: &Outputs) ->
     let written = outputs.write(title, None, &report.remarks(), pictures::table(report), charts);
     screen::print(text)?;
     written
+}
+
+/// Raises the limit of open files to the hard one: a job may have thousands, each opened once to make it and once by a
+/// shard. If that is refused and too few, opening them says so.
+fn raise_open_files() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// Removes scratch files of killed runs, which would take the room and the names of new ones, and reports it.

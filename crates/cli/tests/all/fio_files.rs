@@ -124,6 +124,20 @@ fn files_are_named_by_clone_and_some_requests_follow_others() {
     assert!(world.contents() == before);
 }
 
+#[test]
+fn a_job_may_have_more_files_than_the_soft_limit() {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    if most.is_some_and(|most| most < 512) {
+        return skip::skip("no more than 512 files may be open");
+    }
+    let world = World::new(&[("many.fio", "[many]\nrw=read\nbs=4k\nsize=800k\nnrfiles=200\n")]);
+    let command = world.command(&[&["test", "many.fio", "--format", "fio-json"], &POOL[..]].concat());
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -Sn 128 && exec \"$0\" \"$@\""]).arg(command.get_program());
+    let output = limited.args(command.get_args()).current_dir(world.path()).output().expect("sh starts");
+    assert_eq!(entries(&Ended::of(output))[0]["read"]["total_ios"], 200);
+}
+
 /// Files whose jobs do the same wherever they run: names, requests and bytes of each entry are those of fio itself. How
 /// many of a mix are reads is drawn; all together they are as many.
 const AS_FIO: [&str; 10] = [
