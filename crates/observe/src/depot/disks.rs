@@ -7,7 +7,7 @@
 //! are left out beside their members, because sums over a host would count their work twice, and so are devices that
 //! are no disks (loop, ram) unless something used them.
 //!
-//! **Limits.** Means since boot are left out: they would count days as an interval.
+//! **Limits.** Means since boot are left out, and first reports that may be such: they would count days as an interval.
 //!
 //! **Example.** `plimsoll depot DEPOT db1.stat`.
 
@@ -82,7 +82,7 @@ pub fn store(place: &Place, observed: &[Observed], facts: &Facts) -> Result<Vec<
     };
 
     let mut files = Files::new(place, Table::Disks, WHEN.iter().chain(&FIGURES).chain(&JUDGED));
-    for observed in observed.iter().filter(|observed| !observed.is_since_boot) {
+    for observed in observed.iter().filter(|it| !it.is_since_boot && !it.may_be_since_boot) {
         let at_us = at_us(observed).ok_or(DepotError::IntervalWithoutTime)?;
         for judged in observed.devices.iter().filter(|it| is_disk(&it.interval.device)) {
             files.push(at_us, judged, observed)?;

@@ -24,6 +24,8 @@ pub struct Observed {
     pub end_unix_ms: Option<u64>,
     pub duration_s: Option<f64>,
     pub is_since_boot: bool,
+    /// See [`Interval::may_be_since_boot`](super::Interval::may_be_since_boot).
+    pub may_be_since_boot: bool,
     pub cpu: Option<CpuShares>,
     pub devices: Vec<Judged>,
     pub groups: Vec<GroupObserved>,

@@ -144,6 +144,7 @@ pub(crate) mod tests {
             end_unix_ms: Some(1_710_463_994_000),
             duration_s: Some(1.0),
             is_since_boot: false,
+            may_be_since_boot: false,
             cpu: Some(CpuShares { user: 1.0 / 3.0, idle: 99.0, ..CpuShares::default() }),
             devices: vec![judged("sda", 0.0, Verdict::Idle), judged("nvme0n1", 1234.567, Verdict::Saturated), gone],
             groups: vec![GroupObserved {

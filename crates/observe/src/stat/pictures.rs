@@ -120,7 +120,7 @@ pub struct Series {
 impl Series {
     /// Adds an interval.
     pub fn push(&mut self, observed: &Observed) {
-        if observed.is_since_boot {
+        if observed.is_since_boot || observed.may_be_since_boot {
             return;
         }
         let duration_s = observed.duration_s.filter(|seconds| *seconds > 0.0 && seconds.is_finite()).unwrap_or(1.0);

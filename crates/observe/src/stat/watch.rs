@@ -104,6 +104,7 @@ impl Watch {
             end_unix_ms: interval.end_unix_ms,
             duration_s: interval.duration_s,
             is_since_boot: interval.is_since_boot,
+            may_be_since_boot: interval.may_be_since_boot,
             cpu: interval.cpu,
             groups,
             remarks,

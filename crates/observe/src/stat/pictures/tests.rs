@@ -51,6 +51,7 @@ fn lines(chart: &Chart) -> Vec<(&str, &[(f64, f64)])> {
 fn every_figure_has_its_chart() {
     let mut series = Series::default();
     series.push(&Observed { is_since_boot: true, ..observed(&[1.0]) });
+    series.push(&Observed { may_be_since_boot: true, ..observed(&[1.0]) });
     let charts = |series: &Series| PICTURES.iter().flat_map(|name| series.picture(name)).collect::<Vec<Chart>>();
     assert!(charts(&series).is_empty());
 
