@@ -17,6 +17,9 @@ use crate::{apart, copies, errno, inside, names, real, state};
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("offsets of 64 bits are taken for granted: build it for a 64-bit machine");
 
+/// Most bytes that the kernel moves in one call (`MAX_RW_COUNT`).
+const CALL_MAX_BYTES: size_t = 0x7fff_f000;
+
 /// Reads from the page cache into `parts`, without waiting for the disk. Returns 0 bytes at the end of the file (see
 /// [`ends_at`]), and `None` if no byte is cached or the kernel does not support the query.
 fn try_cached(managed: Managed, (parts, count): (*const iovec, c_int), offset: off_t) -> Option<size_t> {
@@ -89,6 +92,9 @@ fn is_cached(managed: Managed, at: off_t, count: size_t) -> bool {
 /// Carries out a managed read at the descriptor's position. That is one call, because other threads and processes may
 /// share the position, and would get parts of each other's records. So nothing is taken from the page cache in advance.
 fn read_whole(managed: Managed, count: size_t, read: impl FnOnce() -> ssize_t) -> ssize_t {
+    if count > CALL_MAX_BYTES {
+        return too_long(managed, Kind::Read, None, read);
+    }
     let Some(at) = standing(managed.fd).filter(|_| count > 0) else { return read() };
     if is_cached(managed, at, count) {
         let result = read();
@@ -109,6 +115,9 @@ fn read_in_parts(
     offset: off_t,
     part: impl Fn(size_t, size_t) -> ssize_t,
 ) -> ssize_t {
+    if count > CALL_MAX_BYTES {
+        return too_long(managed, Kind::Read, Some(offset), || part(0, count));
+    }
     let (have, is_all) = from_cache(managed, buffer, count, offset);
     if is_all {
         return have as ssize_t;
@@ -149,6 +158,9 @@ fn managed_write(
     offset: Option<off_t>,
     part: impl Fn(size_t, size_t) -> ssize_t,
 ) -> ssize_t {
+    if count > CALL_MAX_BYTES {
+        return too_long(managed, Kind::Write, offset, || part(0, count));
+    }
     let entry = managed.entry;
     let Some(at) = offset.or_else(|| standing(managed.fd)) else { return part(0, count) };
     let Some(passage) = Passage::find(managed, Kind::Write, count, at) else { return part(0, count) };
@@ -161,6 +173,17 @@ fn managed_write(
     } else {
         passage.in_parts(count, part)
     }
+}
+
+/// Carries out a call of more bytes than the kernel moves in one, and charges it afterwards. Mostly its length is a
+/// mistake (-1), which the kernel refuses. A piece of it would be accepted, and may lie beyond the caller's buffer.
+fn too_long(managed: Managed, kind: Kind, offset: Option<off_t>, call: impl FnOnce() -> ssize_t) -> ssize_t {
+    let at = offset.or_else(|| standing(managed.fd));
+    let result = call();
+    if let (Ok(bytes @ 1..), Some(at)) = (size_t::try_from(result), at) {
+        Passage::charge_moved(managed, kind, bytes, at, true);
+    }
+    result
 }
 
 /// Returns a vectored call's parts, or an empty slice if the list is invalid, which the call itself will report. If
@@ -202,6 +225,9 @@ fn vectored(
     }
     if len_bytes == 0 {
         return call();
+    }
+    if len_bytes > CALL_MAX_BYTES {
+        return too_long(managed, kind, offset, call);
     }
 
     let Some(at) = offset.or_else(|| standing(fd)) else { return call() };

@@ -62,7 +62,8 @@ pub(crate) fn whole(ends: Ends, count: size_t, call: impl FnMut(size_t) -> ssize
 }
 
 fn copy((from, to): Ends, count: size_t, most: size_t, mut part: impl FnMut(size_t) -> ssize_t) -> ssize_t {
-    if from.is_none() && to.is_none() {
+    // The kernel refuses a length that is negative as a signed number.
+    if (from.is_none() && to.is_none()) || isize::try_from(count).is_err() {
         return part(count);
     }
     let errno_before = errno::get();

@@ -283,14 +283,56 @@ int main(void) {
 }
 "#;
 
-#[test]
-fn bad_pointers_are_errors_as_natively() {
+/// Lengths that are -1 in the program: `pwrite(file, buffer, read(...), 0)`.
+const BAD_LENGTHS: &str = r#"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#define TRY(call) do { errno = 0; long result = (call); printf("%ld, errno %d: %s\n", result, errno, #call); } while (0)
+int main(void) {
+    static char buffer[4096];
+    char *volatile place = buffer;
+    volatile size_t none = -1;
+    struct iovec parts[2] = {{buffer, 100}, {buffer, none}};
+    for (int n = 0; n < 2; n++) {
+        int file = open(n ? "a" : "b", O_RDWR | O_CREAT | (n ? O_DSYNC : 0), 0600);
+        write(file, buffer, sizeof buffer);
+        TRY(pwrite(file, place, none, 0));
+        TRY(pread(file, place, none, 0));
+        TRY(write(file, place, none));
+        TRY(read(file, place, none));
+        TRY(pwritev(file, parts, 2, 0));
+        TRY(preadv(file, parts, 2, 0));
+        TRY(writev(file, parts, 2));
+        TRY(readv(file, parts, 2));
+        TRY(lseek(file, 0, SEEK_CUR));
+        TRY(lseek(file, 0, SEEK_END));
+    }
+    return 0;
+}
+"#;
+
+/// Checks that a program prints what it prints without the library.
+fn check_as_natively(source: &str) {
     let world = World::new();
-    let Some(program) = compiled(&world, BAD_POINTERS) else { return };
+    let Some(program) = compiled(&world, source) else { return };
     let without = ended(world.command(&program, &[]));
     let with = world.run(&[], &[&program]);
     assert_eq!(String::from_utf8_lossy(&with.stdout), String::from_utf8_lossy(&without.stdout), "{}", err(&with));
     assert_eq!(with.status.code(), Some(0));
+}
+
+#[test]
+fn bad_pointers_are_errors_as_natively() {
+    check_as_natively(BAD_POINTERS);
+}
+
+/// Pieces of them were written from memory behind the buffer, and read there.
+#[test]
+fn bad_lengths_are_errors_as_natively() {
+    check_as_natively(BAD_LENGTHS);
 }
 
 /// A kernel that returns 0 bytes for what is not in the page cache: a filter answers so to `preadv2`.
