@@ -186,13 +186,13 @@ fn too_long(managed: Managed, kind: Kind, offset: Option<off_t>, call: impl FnOn
     result
 }
 
-/// Returns a vectored call's parts, or an empty slice if the list is invalid, which the call itself will report. If
-/// `is_read`, the kernel has read the list.
+/// Returns a vectored call's parts, or an empty slice if the list is invalid, which the call itself will report, or not
+/// aligned, which only the kernel accepts. If `is_read`, the kernel has read the list.
 ///
 /// # Safety
 /// `parts` points to `count` parts, for as long as the call lasts.
 unsafe fn list<'a>(parts: *const iovec, count: c_int, is_read: bool) -> &'a [iovec] {
-    let is_list = !parts.is_null() && (1..=1024).contains(&count);
+    let is_list = !parts.is_null() && parts.is_aligned() && (1..=1024).contains(&count);
     if !is_list || !(is_read || is_readable(parts.cast(), count as usize * size_of::<iovec>())) {
         return &[];
     }

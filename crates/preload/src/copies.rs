@@ -44,8 +44,8 @@ pub(crate) unsafe fn ends(from: (c_int, *const off_t), to: (c_int, *const off_t)
             // The call itself reports it.
             return None;
         }
-        // SAFETY: the caller guarantees it.
-        let offset = unsafe { offset.as_ref() }.copied().or_else(|| standing(fd))?;
+        // SAFETY: the caller guarantees it. The kernel accepts any alignment.
+        let offset = (!offset.is_null()).then(|| unsafe { offset.read_unaligned() }).or_else(|| standing(fd))?;
         Some(End { managed, offset })
     };
     (end(from), end(to))

@@ -255,6 +255,7 @@ const BAD_POINTERS: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <string.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -279,6 +280,13 @@ int main(void) {
     TRY(sendfile(other, file, (void *)16, 100));
     TRY(copy_file_range(file, (void *)16, other, 0, 100, 0));
     TRY(copy_file_range(file, 0, other, (void *)16, 100, 0));
+    // The kernel takes them at any address.
+    off_t at = 0;
+    struct iovec part = {buffer, 100};
+    memcpy(pages + 1, &at, sizeof at);
+    TRY(sendfile(other, file, (void *)(pages + 1), 100));
+    memcpy(pages + 1, &part, sizeof part);
+    TRY(writev(file, (void *)(pages + 1), 1));
     return 0;
 }
 "#;
