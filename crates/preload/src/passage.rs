@@ -260,7 +260,8 @@ impl Passage {
             kind = Kind::Sync;
             permit = self.enter(kind, 0, 0);
         }
-        let mut result = 0;
+        // Not made if the descriptor was closed meanwhile.
+        let mut result = -1;
         self.call(permit, kind, || {
             result = call();
             if result < 0 { result } else { dirty as isize }
