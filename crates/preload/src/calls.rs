@@ -200,19 +200,21 @@ unsafe fn list<'a>(parts: *const iovec, count: c_int, is_read: bool) -> &'a [iov
     unsafe { std::slice::from_raw_parts(parts, count as usize) }
 }
 
-/// Carries out a vectored call, which is never cut. If `plain`, bypasses the gate: the offset is invalid, or the call
-/// must not wait.
+/// Carries out a vectored call with these flags (`RWF_...`), which is never cut. If the offset is invalid, or the call
+/// must not wait, bypasses the gate.
 fn vectored(
     fd: c_int,
     kind: Kind,
     (parts, count): (*const iovec, c_int),
     offset: Option<off_t>,
-    plain: bool,
+    flags: c_int,
     call: impl Fn() -> ssize_t,
 ) -> ssize_t {
-    let Some(managed) = fds::managed(fd).filter(|_| !plain) else { return call() };
-    // Do not try at the descriptor's position, which a partial read would move.
-    let cached = offset.filter(|_| kind == Kind::Read).and_then(|at| try_cached(managed, (parts, count), at));
+    let is_plain = flags & libc::RWF_NOWAIT != 0 || offset.is_some_and(|at| at < 0);
+    let Some(managed) = fds::managed(fd).filter(|_| !is_plain) else { return call() };
+    // Do not try at the descriptor's position, which a partial read would move, nor with flags that may be refused.
+    let cached =
+        offset.filter(|_| kind == Kind::Read && flags == 0).and_then(|at| try_cached(managed, (parts, count), at));
 
     // SAFETY: the caller of a vectored call promises `count` parts at `parts`.
     let parts = unsafe { list(parts, count, cached.is_some()) };
@@ -231,9 +233,10 @@ fn vectored(
     }
 
     let Some(at) = offset.or_else(|| standing(fd)) else { return call() };
+    let reaches_disk = managed.entry.has(DIRECT | SYNC) || flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
     match Passage::find(managed, kind, len_bytes, at) {
         None => call(),
-        Some(passage) if kind == Kind::Write && !managed.entry.has(DIRECT | SYNC) => passage.buffered(len_bytes, call),
+        Some(passage) if kind == Kind::Write && !reaches_disk => passage.buffered(len_bytes, call),
         Some(passage) => passage.whole(len_bytes, call),
     }
 }
@@ -389,20 +392,20 @@ functions! {
     /// Reads into several buffers.
     fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: passed on unchanged.
-        vectored(fd, Kind::Read, (parts, count), None, false, || unsafe { real::readv(fd, parts, count) })
+        vectored(fd, Kind::Read, (parts, count), None, 0, || unsafe { real::readv(fd, parts, count) })
     }
 
     /// Writes from several buffers.
     fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: passed on unchanged.
-        vectored(fd, Kind::Write, (parts, count), None, false, || unsafe { real::writev(fd, parts, count) })
+        vectored(fd, Kind::Write, (parts, count), None, 0, || unsafe { real::writev(fd, parts, count) })
     }
 
     /// Reads into several buffers at an offset.
     fn preadv64(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
         // SAFETY: passed on unchanged.
         let call = || unsafe { real::preadv64(fd, parts, count, offset) };
-        vectored(fd, Kind::Read, (parts, count), Some(offset), offset < 0, call)
+        vectored(fd, Kind::Read, (parts, count), Some(offset), 0, call)
     }
 
     /// Reads as `preadv64`.
@@ -415,7 +418,7 @@ functions! {
     fn pwritev64(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
         // SAFETY: passed on unchanged.
         let call = || unsafe { real::pwritev64(fd, parts, count, offset) };
-        vectored(fd, Kind::Write, (parts, count), Some(offset), offset < 0, call)
+        vectored(fd, Kind::Write, (parts, count), Some(offset), 0, call)
     }
 
     /// Writes as `pwritev64`.
@@ -429,8 +432,7 @@ functions! {
         // SAFETY: passed on unchanged.
         let call = || unsafe { real::preadv64v2(fd, parts, count, offset, flags) };
         // -1 stands for the descriptor's position; the kernel refuses smaller offsets.
-        let (at, plain) = ((offset >= 0).then_some(offset), offset < -1 || flags & libc::RWF_NOWAIT != 0);
-        vectored(fd, Kind::Read, (parts, count), at, plain, call)
+        vectored(fd, Kind::Read, (parts, count), (offset != -1).then_some(offset), flags, call)
     }
 
     /// Reads as `preadv64v2`.
@@ -443,8 +445,7 @@ functions! {
     fn pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
         // SAFETY: passed on unchanged.
         let call = || unsafe { real::pwritev64v2(fd, parts, count, offset, flags) };
-        let (at, plain) = ((offset >= 0).then_some(offset), offset < -1 || flags & libc::RWF_NOWAIT != 0);
-        vectored(fd, Kind::Write, (parts, count), at, plain, call)
+        vectored(fd, Kind::Write, (parts, count), (offset != -1).then_some(offset), flags, call)
     }
 
     /// Writes as `pwritev64v2`.

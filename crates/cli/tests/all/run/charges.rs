@@ -78,6 +78,19 @@ for name, *arguments in ("mkstemp",), ("mkostemp", os.O_APPEND), ("mkstemps", 2)
     assert_eq!(charged(&report)[1], 8 << 20, "{report:#}");
 }
 
+/// They reach the disk at once, and were charged as writes into the page cache: a MiB later, or never.
+#[test]
+fn writes_whose_flags_make_them_durable_are_charged_at_once() {
+    let world = World::new();
+    if !has("python3") {
+        return;
+    }
+    let script = "import os\nf=os.open('a',os.O_CREAT|os.O_RDWR)\n\
+                  for flag in os.RWF_DSYNC,os.RWF_SYNC: assert os.pwritev(f,[b'x'*102400],0,flag)==102400";
+    let report = report(&world, &[], &["python3", "-c", script]);
+    assert_eq!(charged(&report)[1], 2 * 102_400, "{report:#}");
+}
+
 #[test]
 fn copies_inside_the_kernel_are_charged() {
     let world = World::new();
