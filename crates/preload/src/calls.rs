@@ -284,9 +284,10 @@ pub(crate) fn standing(fd: c_int) -> Option<off_t> {
     Some(at)
 }
 
-fn duplicated(old: c_int, new: c_int) -> c_int {
+/// Manages the descriptor `new`, which is now a duplicate of `old`, by `manage`. Returns `new`.
+fn duplicated(old: c_int, new: c_int, manage: fn(c_int, c_int)) -> c_int {
     if new >= 0 && (fds::managed(old).is_some() || fds::managed(new).is_some()) && state::is_own_process() {
-        fds::duplicate(old, new);
+        manage(old, new);
     }
     new
 }
@@ -671,19 +672,19 @@ functions! {
     /// Duplicates a descriptor.
     fn dup(fd: c_int) -> c_int {
         // SAFETY: the caller's own descriptor.
-        duplicated(fd, unsafe { real::dup(fd) })
+        duplicated(fd, unsafe { real::dup(fd) }, fds::duplicate)
     }
 
     /// Duplicates a descriptor onto another.
     fn dup2(old: c_int, new: c_int) -> c_int {
         // SAFETY: the caller's own descriptors.
-        duplicated(old, unsafe { real::dup2(old, new) })
+        duplicated(old, unsafe { real::dup2(old, new) }, fds::replace)
     }
 
     /// Duplicates a descriptor as `dup2`, with flags.
     fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
         // SAFETY: the caller's own descriptors.
-        duplicated(old, unsafe { real::dup3(old, new, flags) })
+        duplicated(old, unsafe { real::dup3(old, new, flags) }, fds::replace)
     }
 
     /// Duplicates descriptors and changes their flags, among other things.
@@ -691,7 +692,7 @@ functions! {
         // SAFETY: passed on unchanged; the argument is a word, or ignored.
         let result = unsafe { real::fcntl64(fd, command, argument) };
         match command {
-            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result, fds::duplicate),
             libc::F_SETFL if result == 0 => {
                 if let Some(Managed { entry, .. }) = fds::managed(fd) {
                     let flag = |of: c_int, is: u32| if argument as c_int & of != 0 { is } else { 0 };

@@ -72,7 +72,7 @@ fn copy((from, to): Ends, count: size_t, most: size_t, mut part: impl FnMut(size
     let mut all = 0;
     loop {
         let mut ends = from.iter().chain(&to);
-        if all > 0 && !ends.all(|end| end.managed.is_open()) {
+        if all > 0 && !ends.all(|end| end.managed.is_same()) {
             errno::set(errno_before);
             return all as ssize_t;
         }

@@ -36,6 +36,8 @@ pub(crate) struct Fd {
     file: AtomicU32,
     /// Number of times that the descriptor was closed or opened.
     uses: AtomicU32,
+    /// Number of times that `dup2` put another file in its place, which closes it at no moment.
+    replaced: AtomicU32,
 }
 
 /// Flag in a file number: the descriptor's present file has none yet.
@@ -49,6 +51,7 @@ static TABLE: [Fd; FDS_MAX] = [const {
         flags: AtomicU32::new(0),
         file: AtomicU32::new(0),
         uses: AtomicU32::new(0),
+        replaced: AtomicU32::new(0),
     }
 }; FDS_MAX];
 
@@ -65,13 +68,26 @@ pub(crate) struct Managed {
     /// An address in the frame of the call.
     pub(crate) frame: usize,
     uses: u32,
+    replaced: u32,
 }
 
 impl Managed {
-    /// Returns whether the descriptor is still that of the file of which it was when the call began.
+    /// Returns whether the descriptor was not closed since the call began. `dup2` may have put another file in its place.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.entry.uses.load(Relaxed) == self.uses
+    }
+
+    /// Returns whether the descriptor is still that of the same file as when the call began, or at [`Managed::renewed`].
+    #[inline]
+    pub(crate) fn is_same(&self) -> bool {
+        self.is_open() && self.entry.replaced.load(Relaxed) == self.replaced
+    }
+
+    /// Returns the descriptor with the file that is in its place now.
+    #[inline]
+    pub(crate) fn renewed(self) -> Managed {
+        Managed { replaced: self.entry.replaced.load(Relaxed), ..self }
     }
 }
 
@@ -83,18 +99,16 @@ pub(crate) fn managed(fd: i32) -> Option<Managed> {
     if rules == 0 || apart::is_ours() {
         return None;
     }
-    Some(Managed { fd, entry, rules, frame: inside::frame(), uses: entry.uses.load(Relaxed) })
+    let (uses, replaced) = (entry.uses.load(Relaxed), entry.replaced.load(Relaxed));
+    Some(Managed { fd, entry, rules, frame: inside::frame(), uses, replaced })
 }
 
 /// Manages `fd` from now on.
 pub(crate) fn manage(fd: i32, rules: u64, flags: u32) {
     let Some(entry) = TABLE.get(fd as usize) else { return };
     USED.fetch_max(fd as usize + 1, Relaxed);
-    entry.leave_dirty();
     entry.uses.fetch_add(1, Relaxed);
-    entry.flags.store(flags, Relaxed);
-    entry.file.fetch_or(STALE, Relaxed);
-    entry.rules.store(rules, Relaxed);
+    entry.take(rules, flags);
 }
 
 /// Forgets `fd`, which was closed or replaced.
@@ -122,14 +136,26 @@ fn used() -> &'static [Fd] {
     TABLE.get(..USED.load(Relaxed)).unwrap_or(&TABLE)
 }
 
-/// Manages `new` as a duplicate of `old`. Dirty bytes stay with `old`.
+/// Manages `new`, which was not in use, as a duplicate of `old`. Dirty bytes stay with `old`.
 pub(crate) fn duplicate(old: i32, new: i32) {
-    if old == new {
-        return;
-    }
     match managed(old) {
         Some(Managed { entry, rules, .. }) => manage(new, rules, entry.flags.load(Relaxed)),
         None => forget(new),
+    }
+}
+
+/// Manages `new` as a duplicate of `old`, which has taken its place. A call that waits at `new` is then for this file, as
+/// if it had begun afterwards.
+pub(crate) fn replace(old: i32, new: i32) {
+    let entry = TABLE.get(new as usize).filter(|entry| entry.rules.load(Relaxed) != 0);
+    match entry {
+        _ if old == new => {}
+        None => duplicate(old, new),
+        Some(entry) => {
+            entry.replaced.fetch_add(1, Relaxed);
+            let (rules, flags) = managed(old).map_or((0, 0), |old| (old.rules, old.entry.flags.load(Relaxed)));
+            entry.take(rules, flags);
+        }
     }
 }
 
@@ -147,6 +173,14 @@ pub(crate) fn forget_names() {
 }
 
 impl Fd {
+    /// Takes another file.
+    fn take(&self, rules: u64, flags: u32) {
+        self.leave_dirty();
+        self.flags.store(flags, Relaxed);
+        self.file.fetch_or(STALE, Relaxed);
+        self.rules.store(rules, Relaxed);
+    }
+
     pub(crate) fn has(&self, flag: u32) -> bool {
         self.flags.load(Relaxed) & flag != 0
     }
@@ -203,7 +237,7 @@ mod tests {
             },
             || {
                 manage(FD + 1, 1, 0);
-                duplicate(FD + 1, FD);
+                replace(FD + 1, FD);
             },
             || {
                 forget_range(FD as u32, FD as u32 + 1);

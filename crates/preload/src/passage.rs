@@ -49,6 +49,12 @@ impl Admitted {
     }
 }
 
+/// Fails as a call on a closed descriptor.
+fn closed() -> isize {
+    errno::set(libc::EBADF);
+    -1
+}
+
 impl Passage {
     /// Finds the class of a call on `managed` that moves `len_bytes`. If the call bypasses the gate, counts that and
     /// returns `None`.
@@ -142,11 +148,7 @@ impl Passage {
 
     /// Makes the system call, unless the descriptor was closed while the call waited: its number may be another file's.
     fn unless_closed(&self, call: impl FnOnce() -> isize) -> isize {
-        if self.managed.is_open() {
-            return call();
-        }
-        errno::set(libc::EBADF);
-        -1
+        if self.managed.is_open() { call() } else { closed() }
     }
 
     /// Ends the call. If it failed, sets its `errno`; otherwise restores the `errno` from before it.
@@ -158,11 +160,15 @@ impl Passage {
     /// Moves `len_bytes` with as many calls of `part(offset, len)` as needed.
     pub(crate) fn in_parts(self, len_bytes: usize, mut part: impl FnMut(usize, usize) -> isize) -> isize {
         let kind = self.kind;
-        let mut moved = 0;
+        let (mut moved, mut file) = (0, self.managed);
         loop {
             let permit = self.enter(kind, len_bytes - moved, moved);
             let len = permit.as_ref().map_or(len_bytes - moved, Admitted::len_bytes);
-            let result = self.call(permit, kind, || part(moved, len));
+            if moved == 0 {
+                file = file.renewed();
+            }
+            // All parts are of the file that the first one is of.
+            let result = self.call(permit, kind, || if file.is_same() { part(moved, len) } else { closed() });
             let errno = errno::get();
             if result < 0 {
                 let all = if moved > 0 { moved as isize } else { result };

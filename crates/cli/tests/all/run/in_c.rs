@@ -255,6 +255,53 @@ fn a_call_on_a_descriptor_that_is_closed_meanwhile_does_not_reach_another_file()
     }
 }
 
+/// A thread puts another file in the place of one on which a call waits, as a daemon does that begins a new log.
+const REPLACED: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+enum { LEN = 1 << 20 };
+static int file;
+static char buffer[LEN];
+static volatile int thread;
+static void *write_one(void *written) {
+    thread = gettid();
+    *(ssize_t *)written = pwrite(file, buffer, LEN, 0);
+    return 0;
+}
+int main(int count, char **modes) {
+    int flags = count > 1 ? 0 : O_DSYNC;
+    file = open("a", O_RDWR | O_CREAT | flags, 0600);
+    int next = open("b", O_RDWR | O_CREAT | flags, 0600);
+    // The disk owes a second and more afterwards.
+    for (int n = 0; n < 4; n++) pwrite(file, buffer, LEN, LEN);
+    pthread_t other;
+    ssize_t written = 0;
+    pthread_create(&other, 0, write_one, &written);
+    while (!thread || !sleeps(thread)) usleep(1000);
+    dup2(next, file);
+    pthread_join(other, 0);
+    printf("written: %zd, in the new file: %ld\n", written, (long)lseek(next, 0, SEEK_END));
+    return 0;
+}
+"#;
+
+#[test]
+fn a_call_that_waits_while_another_file_takes_the_place_of_its_own_is_for_that_one() {
+    let world = World::new();
+    let Some(program) = compiled(&world, &format!("{SLEEPS}{REPLACED}")) else { return };
+    let limit = "classes: [{name: slow, shares: 9, limit_bandwidth: 1M}]\nrules: [{class: slow}]\n";
+    let rules = world.file("rules.yaml", limit);
+    for mode in [&[][..], &["buffered"]] {
+        let output = world.run(&["--rules", &rules], &[&[program.as_str()], mode].concat());
+        let expected = "written: 1048576, in the new file: 1048576\n";
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{mode:?}: {}", err(&output));
+        std::fs::remove_file(world.data().join("b")).unwrap();
+    }
+}
+
 /// Lists of buffers and offsets that are not there, or of which a part is not.
 const BAD_POINTERS: &str = r#"
 #include <errno.h>
