@@ -669,6 +669,16 @@ functions! {
         result
     }
 
+    /// Closes all descriptors from `first` on.
+    fn closefrom(first: c_int) -> () {
+        if state::is_own_process() {
+            // As libc does, take a negative number as 0.
+            fds::forget_range(first.max(0).unsigned_abs(), c_uint::MAX);
+        }
+        // SAFETY: the caller's own descriptors.
+        unsafe { real::closefrom(first) }
+    }
+
     /// Duplicates a descriptor.
     fn dup(fd: c_int) -> c_int {
         // SAFETY: the caller's own descriptor.

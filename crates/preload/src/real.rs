@@ -3,6 +3,8 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
+use libc::{c_char, c_int, c_uint, iovec, mode_t, off_t, pthread_t, size_t, ssize_t};
+
 /// Whether threads of the program may be cancelled: the program has started a thread, or cancels one. Threads that libc
 /// starts (`SIGEV_THREAD`) do not count: if one cancels the program's only thread during a read, that read is not
 /// interrupted.
@@ -69,6 +71,23 @@ impl Next {
     }
 }
 
+/// The result of a function that failed.
+trait Failed {
+    const FAILED: Self;
+}
+
+impl Failed for c_int {
+    const FAILED: c_int = -1;
+}
+
+impl Failed for ssize_t {
+    const FAILED: ssize_t = -1;
+}
+
+impl Failed for () {
+    const FAILED: () = ();
+}
+
 /// Declares functions that call the next function of their name, or `by` the system call that it would make.
 /// `C-unwind`: a thread that is cancelled in such a call unwinds through here.
 macro_rules! real {
@@ -93,7 +112,7 @@ macro_rules! real {
             let at = NEXT.get();
             if at.is_null() {
                 crate::errno::set(libc::ENOSYS);
-                return -1;
+                return <$result as Failed>::FAILED;
             }
             type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
             // SAFETY: libc's function of this name has this type.
@@ -103,8 +122,6 @@ macro_rules! real {
         }
     )*};
 }
-
-use libc::{c_char, c_int, c_uint, iovec, mode_t, off_t, pthread_t, size_t, ssize_t};
 
 real! {
     read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t, by SYS_read(fd, buffer, count);
@@ -130,6 +147,7 @@ real! {
     fclose(stream: *mut libc::FILE) -> c_int;
     close(fd: c_int) -> c_int;
     close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    closefrom(first: c_int) -> ();
     dup(fd: c_int) -> c_int;
     dup2(old: c_int, new: c_int) -> c_int;
     dup3(old: c_int, new: c_int, flags: c_int) -> c_int;

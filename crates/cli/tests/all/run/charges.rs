@@ -91,6 +91,20 @@ fn writes_whose_flags_make_them_durable_are_charged_at_once() {
     assert_eq!(charged(&report)[1], 2 * 102_400, "{report:#}");
 }
 
+/// libc closes them without a call of `close`. The file that gets the number next was taken for the one before.
+#[test]
+fn a_file_in_memory_that_gets_a_number_after_closefrom_is_not_charged() {
+    let world = World::new();
+    if !has("python3") {
+        return;
+    }
+    let script = "import ctypes,os\nf=os.open('a',os.O_CREAT|os.O_RDWR|os.O_DSYNC)\nassert os.pwrite(f,b'x'*1000,0)==1000\n\
+                  libc=ctypes.CDLL(None)\nif hasattr(libc,'closefrom'): libc.closefrom(f)\nelse: os.close(f)\n\
+                  m=os.memfd_create('m')\nassert m==f\nassert os.pwrite(m,b'x'*(4<<20),0)==4<<20\nos.fsync(m)";
+    let report = report(&world, &[], &["python3", "-c", script]);
+    assert_eq!(charged(&report)[1], 1000, "{report:#}");
+}
+
 #[test]
 fn copies_inside_the_kernel_are_charged() {
     let world = World::new();
