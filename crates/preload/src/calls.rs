@@ -277,7 +277,10 @@ pub(crate) fn standing(fd: c_int) -> Option<off_t> {
     // SAFETY: the call touches no memory.
     let at = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
     if at < 0 {
-        fds::forget(fd);
+        // In a child of `vfork` the number is another descriptor's than in the parent, whose memory this is.
+        if state::is_own_process() {
+            fds::forget(fd);
+        }
         errno::set(errno_before);
         return None;
     }

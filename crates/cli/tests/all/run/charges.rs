@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{DISK, World, err, has};
+use super::{DISK, World, compiled, err, has};
 use crate::skip::has_direct_io;
 
 /// A limit of 10 MB a second on everything.
@@ -103,6 +103,30 @@ fn a_file_in_memory_that_gets_a_number_after_closefrom_is_not_charged() {
                   m=os.memfd_create('m')\nassert m==f\nassert os.pwrite(m,b'x'*(4<<20),0)==4<<20\nos.fsync(m)";
     let report = report(&world, &[], &["python3", "-c", script]);
     assert_eq!(charged(&report)[1], 1000, "{report:#}");
+}
+
+/// A child of `vfork` has descriptors of its own, but the memory of its parent.
+const IN_VFORK: &str = r#"
+#include <fcntl.h>
+#include <unistd.h>
+int main(void) {
+    static char buffer[1 << 20];
+    int ends[2], file = open("a", O_RDWR | O_CREAT | O_DSYNC, 0600);
+    pipe(ends);
+    if (vfork() == 0) {
+        dup2(ends[1], file);
+        _exit(write(file, "x", 1) != 1);
+    }
+    return pwrite(file, buffer, sizeof buffer, 0) != sizeof buffer;
+}
+"#;
+
+#[test]
+fn a_file_is_charged_after_a_child_of_vfork_has_used_its_number() {
+    let world = World::new();
+    let Some(program) = compiled(&world, IN_VFORK) else { return };
+    let report = report(&world, &[], &[&program]);
+    assert_eq!(charged(&report)[1], 1 << 20, "{report:#}");
 }
 
 #[test]
