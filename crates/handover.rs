@@ -28,6 +28,8 @@ use serde::{Deserialize, Serialize};
 
 /// Names the file.
 pub(crate) const VARIABLE: &str = "PLIMSOLL_RUN";
+/// Name of the file in memory, which shows in the link that [`VARIABLE`] names.
+pub(crate) const FILE_NAME: &str = "plimsoll-run";
 /// Of this form and of the layout of the counters.
 pub(crate) const VERSION: &str = concat!("6 ", env!("CARGO_PKG_VERSION"));
 /// Where the counters begin in the file: before it is room for the JSON.

@@ -19,7 +19,7 @@ use plimsoll::trace::{TraceConfig, TraceStartError, file_writer};
 use plimsoll::{Class, Gate, Topology};
 
 use crate::fds::Managed;
-use crate::handover::{COUNTERS_AT, Counters, Handover, Past, VARIABLE, VERSION, pid_namespace};
+use crate::handover::{COUNTERS_AT, Counters, FILE_NAME, Handover, Past, VARIABLE, VERSION, pid_namespace};
 use crate::rules::Rules;
 use crate::{errno, fds, inside, slots};
 
@@ -377,6 +377,11 @@ fn look_at_inherited() {
 }
 
 fn find(path: &Path) -> Option<()> {
+    // If the command has ended, its number may be another process's, whose files must not even be opened.
+    let target = std::fs::read_link(path).ok()?;
+    if !target.to_str()?.starts_with(&format!("/memfd:{FILE_NAME} ")) {
+        return None;
+    }
     let mut file = File::options().read(true).write(true).open(path).ok()?;
     let mut len = [0; 8];
     file.read_exact(&mut len).ok()?;

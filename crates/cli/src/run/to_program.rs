@@ -14,7 +14,8 @@ use plimsoll_files::setup::{DiskChoice, figures};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::handover::{
-    CLASSES_MAX, COUNTERS_AT, ClassForm, DiskForm, Handover, Kind, RULES_MAX, RuleForm, Seen, VERSION, pid_namespace,
+    CLASSES_MAX, COUNTERS_AT, ClassForm, DiskForm, FILE_NAME, Handover, Kind, RULES_MAX, RuleForm, Seen, VERSION,
+    pid_namespace,
 };
 use crate::failure::Failure;
 
@@ -227,7 +228,7 @@ impl Shared {
         if json.len() + 8 > COUNTERS_AT {
             return Err(Failure::Input("the rules and the model together are too long: at most 1 MiB".to_owned()));
         }
-        let file = File::from(memfd_create("plimsoll-run", MemfdFlags::CLOEXEC).map_err(|error| cannot(&error))?);
+        let file = File::from(memfd_create(FILE_NAME, MemfdFlags::CLOEXEC).map_err(|error| cannot(&error))?);
         let make = || {
             file.set_len((COUNTERS_AT + Seen::BYTES) as u64)?;
             file.write_all_at(&(json.len() as u64).to_le_bytes(), 0)?;

@@ -1,9 +1,14 @@
 //! The processes of a run: one has the gate, all pass it, and one that dies takes nothing with it.
 
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use super::{DISK, PLIMSOLL, World, ended, err, has};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+
+use super::{DISK, PLIMSOLL, World, ended, err, has, library};
 use crate::skip::skip;
 
 /// In the report where calls have gone past because of another process.
@@ -156,6 +161,28 @@ fn a_process_with_the_gate_that_is_stopped_holds_no_other() {
     let told = err(&output);
     assert_eq!(output.status.code(), Some(0), "{told}");
     assert!(told.contains(GONE_PAST), "{told}");
+}
+
+/// The command has ended, and its number is now another process's. The library took the first bytes of its pipe.
+#[test]
+fn a_program_that_outlives_its_run_leaves_the_files_of_others_alone() {
+    let world = World::new();
+    if !has("true") {
+        return;
+    }
+    let path = world.path().join("pipe");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("the directory takes a pipe");
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let mut pipe = options.open(&path).unwrap();
+    pipe.write_all(b"not a run's file").unwrap();
+    let mut command = world.command("true", &[]);
+    command.env("LD_PRELOAD", library()).env("PLIMSOLL_RUN", &path);
+    let output = ended(command);
+    assert!(output.status.success(), "{}", err(&output));
+    let mut left = [0; 100];
+    let len = pipe.read(&mut left).unwrap();
+    assert_eq!(String::from_utf8_lossy(&left[..len]), "not a run's file");
 }
 
 /// Initializes a PostgreSQL server, runs pgbench on it, and checks that what it has written adds up.
