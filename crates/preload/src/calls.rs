@@ -19,6 +19,14 @@ compile_error!("offsets of 64 bits are taken for granted: build it for a 64-bit 
 
 /// Most bytes that the kernel moves in one call (`MAX_RW_COUNT`).
 const CALL_MAX_BYTES: size_t = 0x7fff_f000;
+/// Unit of direct I/O that may be cut, in bytes: the largest block of a usual disk.
+const DIRECT_UNIT_BYTES: size_t = 4096;
+
+/// Returns whether a call of `count` bytes at `offset` may be cut. The kernel refuses direct I/O that is not of whole
+/// blocks, but not its first pieces.
+fn may_cut(managed: Managed, count: size_t, offset: off_t) -> bool {
+    !managed.entry.has(DIRECT) || (count | offset as size_t).is_multiple_of(DIRECT_UNIT_BYTES)
+}
 
 /// Reads from the page cache into `parts`, without waiting for the disk. Returns 0 bytes at the end of the file (see
 /// [`ends_at`]), and `None` if no byte is cached or the kernel does not support the query.
@@ -126,6 +134,7 @@ fn read_in_parts(
     let left = count - have;
     let rest = match Passage::find(managed, Kind::Read, left, offset + have as off_t) {
         None => part(have, left),
+        Some(passage) if !may_cut(managed, count, offset) => passage.whole(left, || part(have, left)),
         Some(passage) => passage.in_parts(left, |at, len| part(have + at, len)),
     };
     // Return the bytes read earlier, even if a later part failed.
@@ -168,7 +177,7 @@ fn managed_write(
         return passage.buffered(count, || part(0, count));
     }
     // An append, and a write at a position that others may share, must be one call.
-    if offset.is_none() || entry.has(APPEND) {
+    if offset.is_none() || entry.has(APPEND) || !may_cut(managed, count, at) {
         passage.whole(count, || part(0, count))
     } else {
         passage.in_parts(count, part)

@@ -375,12 +375,37 @@ int main(void) {
 }
 "#;
 
+/// Direct I/O that is no multiple of a block, on a disk that gets it in pieces.
+const UNALIGNED: &str = r#"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#define TRY(call) do { errno = 0; long result = (call); printf("%ld, errno %d: %s\n", result, errno, #call); } while (0)
+int main(void) {
+    enum { LEN = 4 << 20 };
+    char *buffer;
+    posix_memalign((void **)&buffer, 4096, LEN + 4096);
+    int plain = open("a", O_RDWR | O_CREAT, 0600), file = open("a", O_RDWR | O_DIRECT);
+    ftruncate(plain, LEN);
+    TRY(pwrite(file, buffer, LEN + 100, 0));
+    TRY(pwrite(file, buffer, LEN, 0));
+    TRY(pread(file, buffer, LEN - 100, 0));
+    TRY(pread(file, buffer, LEN / 2, 100));
+    TRY(pread(file, buffer, LEN, 0));
+    TRY(lseek(file, 0, SEEK_END));
+    return 0;
+}
+"#;
+
 /// Checks that a program prints what it prints without the library.
 fn check_as_natively(source: &str) {
     let world = World::new();
     let Some(program) = compiled(&world, source) else { return };
     let without = ended(world.command(&program, &[]));
-    let with = world.run(&[], &[&program]);
+    let disk = world.file("disk.yaml", DISK);
+    let with = world.run(&["--disk", &disk], &[&program]);
     assert_eq!(String::from_utf8_lossy(&with.stdout), String::from_utf8_lossy(&without.stdout), "{}", err(&with));
     assert_eq!(with.status.code(), Some(0));
 }
@@ -394,6 +419,12 @@ fn bad_pointers_are_errors_as_natively() {
 #[test]
 fn bad_lengths_are_errors_as_natively() {
     check_as_natively(BAD_LENGTHS);
+}
+
+/// The pieces before the last were moved: a short read, which a program takes for the end.
+#[test]
+fn direct_calls_of_wrong_lengths_are_errors_as_natively() {
+    check_as_natively(UNALIGNED);
 }
 
 /// A kernel that returns 0 bytes for what is not in the page cache: a filter answers so to `preadv2`.
