@@ -296,6 +296,19 @@ pub(crate) fn standing(fd: c_int) -> Option<off_t> {
     Some(at)
 }
 
+/// Updates the flags of all managed descriptors, because duplicates have theirs in common.
+fn look_at_flags() {
+    for (fd, entry) in fds::all_managed() {
+        // SAFETY: it returns the flags of a descriptor, and touches no memory.
+        let flags = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) };
+        if flags >= 0 {
+            let flag = |of: c_int, is: u32| if flags & of != 0 { is } else { 0 };
+            let kept = entry.flags.load(Relaxed) & !(DIRECT | APPEND);
+            entry.flags.store(kept | flag(libc::O_DIRECT, DIRECT) | flag(libc::O_APPEND, APPEND), Relaxed);
+        }
+    }
+}
+
 /// Manages the descriptor `new`, which is now a duplicate of `old`, by `manage`. Returns `new`.
 fn duplicated(old: c_int, new: c_int, manage: fn(c_int, c_int)) -> c_int {
     if new >= 0 && (fds::managed(old).is_some() || fds::managed(new).is_some()) && state::is_own_process() {
@@ -715,12 +728,8 @@ functions! {
         let result = unsafe { real::fcntl64(fd, command, argument) };
         match command {
             libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result, fds::duplicate),
-            libc::F_SETFL if result == 0 => {
-                if let Some(Managed { entry, .. }) = fds::managed(fd) {
-                    let flag = |of: c_int, is: u32| if argument as c_int & of != 0 { is } else { 0 };
-                    let kept = entry.flags.load(Relaxed) & !(DIRECT | APPEND);
-                    entry.flags.store(kept | flag(libc::O_DIRECT, DIRECT) | flag(libc::O_APPEND, APPEND), Relaxed);
-                }
+            libc::F_SETFL if result == 0 && fds::managed(fd).is_some() && state::is_own_process() => {
+                errno::keep(look_at_flags);
                 result
             }
             _ => result,

@@ -132,6 +132,11 @@ pub(crate) fn forget_dirty() {
     dirty.for_each(|entry| entry.dirty_bytes.store(0, Relaxed));
 }
 
+/// Returns the managed descriptors.
+pub(crate) fn all_managed() -> impl Iterator<Item = (i32, &'static Fd)> {
+    (0..).zip(used()).filter(|(_, entry)| entry.rules.load(Relaxed) != 0)
+}
+
 fn used() -> &'static [Fd] {
     TABLE.get(..USED.load(Relaxed)).unwrap_or(&TABLE)
 }

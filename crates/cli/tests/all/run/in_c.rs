@@ -393,6 +393,10 @@ int main(void) {
     TRY(pwrite(file, buffer, LEN, 0));
     TRY(pread(file, buffer, LEN - 100, 0));
     TRY(pread(file, buffer, LEN / 2, 100));
+    // Duplicates have their flags in common.
+    int twin = dup(plain);
+    fcntl(twin, F_SETFL, O_DIRECT);
+    TRY(pread(plain, buffer, LEN - 100, 0));
     TRY(pread(file, buffer, LEN, 0));
     TRY(lseek(file, 0, SEEK_END));
     return 0;
