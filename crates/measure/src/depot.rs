@@ -4,7 +4,8 @@
 //!
 //! **How.** A file is recognised by its content. Traces, recordings of `stat` and results go to the tables of
 //! [`plimsoll_observe::depot`]. The names of the files there are hashes of the content: of its beginning if the file
-//! may still grow (traces, with the files of all CPUs; recordings, with their first time), of all of a result.
+//! may still grow (traces, with the files of all CPUs; recordings, with their first time; records of `tune`), of all of
+//! another result.
 //!
 //! **Limits.** Archives that `stat --from` unpacks (tar, gzip) have to be unpacked first. A trace that grew from less
 //! than [`TRACE_NAMED_BY_BYTES`], or a recording from less than [`STAT_NAMED_BY_BYTES`], gets another name than before.
@@ -98,7 +99,7 @@ pub fn store(root: &Root, path: &Path, options: &Options, watch: &mut Watch) -> 
         Sorted::Trace => of.trace(),
         Sorted::Record(text) => Record::parse(&file, &text)
             .map_err(|error| Why::Content(error.to_string()))
-            .and_then(|record| of.figures(&text, figures::of_tunes(&[tune::analyse(&record)]))),
+            .and_then(|record| of.figures(named_by(&record, &text), figures::of_tunes(&[tune::analyse(&record)]))),
         Sorted::Json(text, value) => match figures::read(&file, &text, &value) {
             Some(found) => found.map_err(Why::Content).and_then(|found| of.figures(&text, found)),
             None => of.disks(text.as_bytes(), watch),
@@ -171,10 +172,10 @@ impl Source<'_> {
         Ok(Stored { files: disks::store(&place, &observed, &recorded.facts)?, notes: recorded.notes })
     }
 
-    fn figures(&self, text: &str, found: figures::Found) -> Result<Stored, Why> {
+    fn figures(&self, named_by: &str, found: figures::Found) -> Result<Stored, Why> {
         let at_us = self.options.at_unix_ns.map(|ns| ns.div_euclid(1000)).or(found.at_us);
         let at_us = at_us.ok_or(DepotError::NoTime { what: "result" })?;
-        let place = self.place("result", text.as_bytes(), found.host.as_deref())?;
+        let place = self.place("result", named_by.as_bytes(), found.host.as_deref())?;
         Ok(Stored { files: depot::figures::store(&place, at_us, &found.figures)?, notes: Vec::new() })
     }
 
@@ -185,6 +186,15 @@ impl Source<'_> {
         let mut place = Place::new(self.root, host, format!("{kind}-{:016x}", XxHash3_64::oneshot(named_by)))?;
         place.is_by_hour = self.options.by_hour;
         Ok(place)
+    }
+}
+
+/// Returns the part of a record of `tune` that determines its name. A measurement that is gone on with changes all lines
+/// but the first, which says where and when it began; without that, other records may begin alike.
+fn named_by<'a>(record: &Record, text: &'a str) -> &'a str {
+    match record.header.site.place {
+        Some(_) => text.split_inclusive('\n').next().unwrap_or(text),
+        None => text,
     }
 }
 

@@ -132,6 +132,38 @@ fn a_recording_that_grew_has_its_name() {
     assert_eq!(store_seconds(9), (before, 8));
 }
 
+/// It had two sets of rows.
+#[test]
+fn a_record_of_tune_that_is_gone_on_with_has_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, depot) = (directory.path().join("run.jsonl"), directory.path().join("depot"));
+    let disk = SimulatedDisk {
+        name: "gp3".to_owned(),
+        spec: presets::find("gp3").unwrap().spec,
+        cpu_ns_per_request: 0,
+        reported_block_bytes: None,
+        foreign_bytes_per_s: 0.0,
+    };
+    let options = TuneOptions { figures_only: true, data_bytes: 16 << 20, ..TuneOptions::quick("/data") };
+    let options = TuneOptions { record: Some(path.clone()), ..options };
+    measure_simulated(&options, &disk, &mut (), &Control::default()).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (header, entries) = text.split_once('\n').unwrap();
+
+    let store_at = |date: &str, entries: &str| {
+        let mut header: serde_json::Value = serde_json::from_str(header).unwrap();
+        header["place"] = json!({"host": "db1", "date": date, "storage": "/data", "disk": null});
+        std::fs::write(&path, format!("{header}\n{entries}")).unwrap();
+        let root = Root::Directory(depot.clone());
+        store(&root, &path, &Options::default(), &mut Watch::default()).unwrap().files.remove(0).path
+    };
+    // Without its last line: the end.
+    let part = &entries[..entries.trim_end().rfind('\n').unwrap() + 1];
+    let of_part = store_at("2026-03-14 12:00:00 UTC", part);
+    assert_eq!(store_at("2026-03-14 12:00:00 UTC", entries), of_part);
+    assert_ne!(store_at("2026-03-14 13:00:00 UTC", entries).file_name(), of_part.file_name());
+}
+
 /// A recording of a host with many disks begins with their description, which is the same each day.
 #[test]
 fn recordings_that_begin_alike_have_names_of_their_own() {
