@@ -75,6 +75,11 @@ impl Axis {
         }
         let settings = values.into_iter().map(|value| Setting::parse(job.as_deref(), key, value));
         let settings = settings.collect::<Result<Vec<_>, _>>().map_err(|why| format!("{name}: {why}"))?;
+        for (at, setting) in settings.iter().enumerate() {
+            if let Some(other) = settings.iter().take(at).find(|other| other.is_same(setting)) {
+                return Err(format!("{name}: `{}` and `{}` are one value: name it once", other.text, setting.text));
+            }
+        }
         Ok(Axis { name: name.to_owned(), settings })
     }
 
@@ -331,10 +336,25 @@ mod tests {
         let texts: Vec<String> = points.iter().map(|p| format!("{} {}", p[0].text, p[1].text)).collect();
         assert_eq!(texts, ["1 4k", "1 1M", "1 2M", "2 4k", "2 1M", "2 2M"]);
         assert_eq!(points_of(&[]).unwrap().len(), 1);
-        let many = Axis::parse(&format!("parallelism={}", ["1"; 200].join(","))).unwrap();
+        let numbers: Vec<String> = (1..=200).map(|number: u32| number.to_string()).collect();
+        let many = Axis::parse(&format!("parallelism={}", numbers.join(","))).unwrap();
         let other = Axis { name: "x".into(), ..many.clone() };
         assert!(points_of(&[many.clone(), other]).unwrap_err().contains("more than 1000 points"));
         assert!(points_of(&[many.clone(), many]).unwrap_err().contains("parallelism twice"));
+    }
+
+    /// They were two points of one name, or of two names.
+    #[test]
+    fn equal_values_are_refused() {
+        for (axis, part) in [
+            ("parallelism=1,2,1", "`1` and `1` are one value"),
+            ("reads.reqsize=1M,4k,1024k", "`1M` and `1024k` are one value"),
+            ("rate=100,100.0", "`100` and `100.0` are one value"),
+            ("latency_goal=none,1,1", "`1` and `1` are one value"),
+        ] {
+            let refused = Axis::parse(axis).unwrap_err();
+            assert!(refused.contains(part), "{axis}: {refused}");
+        }
     }
 
     #[test]

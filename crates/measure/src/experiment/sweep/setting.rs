@@ -160,6 +160,11 @@ impl Setting {
         Ok(Setting { key, job: job.map(str::to_owned), text: text.to_owned(), value })
     }
 
+    /// Returns whether both set the same to the same value.
+    pub fn is_same(&self, other: &Setting) -> bool {
+        (self.key, &self.job, self.value) == (other.key, &other.job, other.value)
+    }
+
     pub fn apply(&self, situation: &mut Situation) -> Result<(), String> {
         match (self.key, self.value) {
             (Key::Shards, Value::Whole(shards)) => situation.options.shards = u16::try_from(shards).unwrap_or(u16::MAX),
