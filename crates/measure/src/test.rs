@@ -59,6 +59,7 @@ use plimsoll_files::setup::OtherDisk;
 
 use self::files::Files;
 pub use self::files::ReusedFiles;
+pub(crate) use self::files::check_regions;
 use crate::load::{Control, JobSpec, LoadError, Plan, RunResult, ScratchError, Watch};
 
 /// Length of the intervals of a result: short enough to show a stall, long enough for requests of a slow disk.

@@ -42,7 +42,7 @@ use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::{Control, LoadError};
 use crate::report::Circumstances;
 use crate::sim::report::sweep_text;
-use crate::test::TestError;
+use crate::test::{TestError, check_regions};
 use crate::tune::VAGUE_PCT;
 pub(super) use setting::set_rate as setting_rate;
 pub use setting::{Key, Setting};
@@ -158,9 +158,11 @@ pub fn run(
     };
     let of_point = |settings: &Vec<&Setting>| {
         let run = changed(&base, settings, &sweep_text(&settings_of(settings)))?;
-        check_shards(&run).map(|()| run)
+        check_shards(&run)?;
+        check_regions(&run.options)?;
+        Ok(run)
     };
-    let situations = plan.iter().map(of_point).collect::<Result<Vec<_>, _>>()?;
+    let situations = plan.iter().map(of_point).collect::<Result<Vec<_>, ExperimentError>>()?;
 
     let mut report =
         SweepReport { axes: axes.iter().map(|axis| axis.name.clone()).collect(), ..SweepReport::default() };
@@ -373,6 +375,20 @@ mod tests {
             let text = run(&situation(READS), &axes, &Control::default(), no_run).unwrap_err().to_string();
             assert!(text.contains(part), "{text}");
         }
+    }
+
+    /// It failed after the points before it.
+    #[test]
+    fn a_request_longer_than_the_file_is_refused_before_the_first_run() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(8192).unwrap();
+        let mut real = situation(READS);
+        real.options.storage = crate::test::Storage::File(file.path().to_owned());
+        real.options.backend = None;
+        let axes = [Axis::parse("reqsize=4k,16k").unwrap()];
+        let no_run = &mut |what: &str, _: Option<u64>| panic!("{what}");
+        let text = run(&real, &axes, &Control::default(), no_run).unwrap_err().to_string();
+        assert!(text.contains("too few for one request of 16384 bytes of job `reads`"), "{text}");
     }
 
     #[test]

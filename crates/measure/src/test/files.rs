@@ -242,20 +242,7 @@ impl Files {
         }
 
         let path = storage.path();
-        let file_bytes = length_of(path)?;
-        // Here `data_size` is the whole region: all shards work on it.
-        let after_bytes = file_bytes.saturating_sub(job.offset_bytes);
-        let len_bytes = job.data_size_bytes.map_or(after_bytes, |size| size.min(after_bytes));
-        if len_bytes < u64::from(job.request_bytes) {
-            return Err(TestError::TooShort {
-                path: path.display().to_string(),
-                file_bytes,
-                offset_bytes: job.offset_bytes,
-                data_size_bytes: job.data_size_bytes,
-                job: job.name.clone(),
-                request_bytes: job.request_bytes.into(),
-            });
-        }
+        let len_bytes = region_bytes(path, job)?;
         Ok(Target { file: topology.file(path, how, disk), offset: job.offset_bytes, len_bytes })
     }
 
@@ -302,6 +289,39 @@ impl Files {
         }
         fill_scratches(&self.scratches, &self.to_fill, options, control)
     }
+}
+
+/// Refuses jobs that have no room for a request in the file or device that they name.
+pub(crate) fn check_regions(options: &TestOptions) -> Result<(), TestError> {
+    if is_in_memory(options.backend) {
+        return Ok(());
+    }
+    for job in options.jobs.jobs.iter().filter(|job| job.files.is_none() && !matches!(job.kind, JobKind::Cpu { .. })) {
+        let (storage, _) = options.place_of(job)?;
+        if !matches!(storage, Storage::Directory(_)) {
+            region_bytes(storage.path(), job)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the length of a job's region in the file or device that it names: at least a request. Here `data_size` is the
+/// whole region: all shards work on it.
+fn region_bytes(path: &Path, job: &Job) -> Result<u64, TestError> {
+    let file_bytes = length_of(path)?;
+    let after_bytes = file_bytes.saturating_sub(job.offset_bytes);
+    let len_bytes = job.data_size_bytes.map_or(after_bytes, |size| size.min(after_bytes));
+    if len_bytes >= u64::from(job.request_bytes) {
+        return Ok(len_bytes);
+    }
+    Err(TestError::TooShort {
+        path: path.display().to_string(),
+        file_bytes,
+        offset_bytes: job.offset_bytes,
+        data_size_bytes: job.data_size_bytes,
+        job: job.name.clone(),
+        request_bytes: job.request_bytes.into(),
+    })
 }
 
 /// Fills scratch files (directory, path and length) one after another, until `control` asks for the end.
