@@ -10,7 +10,7 @@
 //! **Example.** A job `{type: randread, shards: all, shard_info: {parallelism: 4, access: "zipf:1.1"}}` has the kind
 //! `randread`, no `shards` (all of them), 4 as `parallelism` and `zipf:1.1` as `access`.
 
-use plimsoll_files::jobs::{Access, Job, JobKind, PauseDistribution, ShardSet};
+use plimsoll_files::jobs::{Access, Job, JobKind, PauseDistribution, ShardSet, SizeShare};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,6 +38,21 @@ pub struct JobOptions {
     pub request_bytes: u64,
     /// Lengths in bytes and their percentages of the requests; empty: all have `request_bytes`.
     pub sizes: Vec<(u32, f64)>,
+    /// Those of the writes of a mixed job; empty: as of its reads.
+    #[serde(default)]
+    pub write_sizes: Vec<(u32, f64)>,
+    /// Unit of random positions in bytes; `None`: each request's own length.
+    #[serde(default)]
+    pub align_bytes: Option<u32>,
+    /// Bytes between two sequential runs of requests.
+    #[serde(default)]
+    pub step_bytes: i64,
+    /// Requests that follow one another before the next position or step.
+    #[serde(default)]
+    pub run_length: u32,
+    /// Reads and writes in a hundred at random positions; `None`: the job has no random positions.
+    #[serde(default)]
+    pub random_pct: Option<[u8; 2]>,
     /// Distribution of the positions of random requests, as in a job file.
     pub access: String,
     /// Requests (or batches) a second of each of the `parallelism` fibers.
@@ -56,6 +71,9 @@ pub struct JobOptions {
     pub think_time_ns: u64,
     /// Length of an active phase in nanoseconds; 0: none.
     pub think_after_ns: u64,
+    /// Requests between two pauses of the whole job; 0: each fiber pauses by itself.
+    #[serde(default)]
+    pub think_blocks: u32,
     /// Pieces of memory per request; `None`: one, by the plain interface.
     pub iov_count: Option<u32>,
     /// Most bytes a second of the job's class.
@@ -75,8 +93,18 @@ pub struct JobOptions {
     pub buffered: bool,
     /// Time after which the job ends, in nanoseconds; `None`: that of the run.
     pub runtime_ns: Option<u64>,
+    /// Rates below which the job ends with an error, and the time over which they are averaged; `None`: any rate.
+    #[serde(default)]
+    pub least_bytes_per_s: Option<f64>,
+    #[serde(default)]
+    pub least_requests_per_s: Option<f64>,
+    #[serde(default)]
+    pub least_cycle_ns: Option<u64>,
     /// Whether blocks are stamped and checked.
     pub verify: bool,
+    /// Whether they are read back after the run.
+    #[serde(default)]
+    pub read_back: bool,
     /// Part of the written data that a compressor can save, in per cent.
     pub compressible_pct: u8,
     /// Writes of a fiber between flushes; 0: no flushes.
@@ -104,7 +132,12 @@ impl JobOptions {
             storage: job.storage.as_ref().map(|storage| storage.path.display().to_string()),
             parallelism: job.parallelism,
             request_bytes: job.request_bytes.into(),
-            sizes: job.sizes.iter().map(|size| (size.bytes, size.percent)).collect(),
+            sizes: pairs(&job.sizes),
+            write_sizes: pairs(&job.write_sizes),
+            align_bytes: job.align_bytes,
+            step_bytes: job.step_bytes,
+            run_length: job.run_length,
+            random_pct: job.kind.is_random().then_some(job.random_pct),
             access: access_text(&job.access),
             // A job file has only whole numbers here.
             requests_per_s_per_fiber: job.requests_per_s_per_fiber.map(|rate| rate as u32),
@@ -118,6 +151,7 @@ impl JobOptions {
             limit_bytes: job.limit_bytes,
             think_time_ns: job.think_time_ns,
             think_after_ns: job.think_after_ns,
+            think_blocks: job.think_blocks,
             iov_count: job.iov_count,
             bandwidth_limit_bytes_per_s: job.bandwidth_limit_bytes_per_s,
             start_delay_ns: job.start_delay_ns,
@@ -127,12 +161,20 @@ impl JobOptions {
             dsync: job.dsync,
             buffered: !job.direct,
             runtime_ns: job.runtime_ns,
+            least_bytes_per_s: job.rate_min.map(|least| least.bytes_per_s),
+            least_requests_per_s: job.rate_min.map(|least| least.requests_per_s),
+            least_cycle_ns: job.rate_min.map(|least| least.cycle_ns),
             verify: job.verify,
+            read_back: job.verify && job.read_back,
             compressible_pct: job.content.compressible_pct,
             flush_every: job.flush_every,
             flush_data_only: job.flush_data_only,
         }
     }
+}
+
+fn pairs(sizes: &[SizeShare]) -> Vec<(u32, f64)> {
+    sizes.iter().map(|size| (size.bytes, size.percent)).collect()
 }
 
 /// Returns the distribution in the words of a job file.
@@ -157,6 +199,36 @@ mod tests {
     use plimsoll_files::sched_groups::SchedGroups;
 
     use super::*;
+
+    /// `compare` did not name them.
+    #[test]
+    fn what_only_files_of_fio_say_is_kept() {
+        let of = |line: &str| {
+            let text = format!("[j]\nrw=randrw\nsize=64m\nbssplit=4k/50:8k/50\nruntime=9\n{line}\n");
+            JobOptions::of(&plimsoll_files::fio::parse("j.fio", &text).unwrap().jobs[0].job)
+        };
+        let plain = of("");
+        for line in [
+            "percentage_random=50",
+            "bssplit=4k/50:8k/50,8k/50:16k/50",
+            "blockalign=2k",
+            "rw=randrw:8",
+            "rw=rw:4k",
+            "thinktime=1ms\nthinktime_blocks=4",
+            "verify=crc32c",
+            "verify=crc32c\ndo_verify=0",
+        ] {
+            assert_ne!(of(line), plain, "{line}");
+        }
+        let reads = |line: &str| of(&format!("rw=randread\n{line}"));
+        for line in ["rate_min=1m", "rate_iops_min=10", "rate_iops_min=10\nrate_cycle=500"] {
+            assert_ne!(reads(line), reads(""), "{line}");
+        }
+        let pauses = |blocks: u32| of(&format!("thinktime=1ms\nthinktime_blocks={blocks}"));
+        assert_ne!(pauses(4), pauses(5));
+        assert_ne!(of("verify=crc32c"), of("verify=crc32c\ndo_verify=0"));
+        assert_ne!(reads("rate_iops_min=10"), reads("rate_iops_min=10\nrate_cycle=500"));
+    }
 
     #[test]
     fn what_is_kept_is_what_the_file_said() {
