@@ -155,13 +155,15 @@ fn advertised_kind(instance: &Instance) -> AdvertisedKind {
     }
 }
 
-/// Groups cards into families.
+/// Groups cards into families. Of several cards of one machine the latest counts.
 ///
 /// # Errors
 /// No two cards of one family have a disk figure.
 pub(crate) fn of_cards(cards: &[Card]) -> Result<Input, ScalingError> {
     let mut input = Input::default();
-    for card in cards {
+    let mut by_date: Vec<&Card> = cards.iter().collect();
+    by_date.sort_by_key(|card| &card.origin.date);
+    for card in by_date {
         let known = presets::find(&card.name);
         let vcpus = card.value("cpu.threads").or_else(|| known.and_then(|known| known.vcpus).map(f64::from));
         let vcpus = vcpus.or_else(|| vcpus_of(&card.name)).filter(|vcpus| *vcpus > 0.0);
@@ -186,6 +188,12 @@ pub(crate) fn of_cards(cards: &[Card]) -> Result<Input, ScalingError> {
             submission_ns: card.value("submission.io_uring_ns").or_else(|| card.value("submission.aio_ns")),
         };
 
+        let mut known = input.families.iter_mut().flat_map(|family| &mut family.sizes);
+        if let Some(earlier) = known.find(|known| known.name == size.name) {
+            *earlier = size;
+            input.warnings.push(format!("{}: of its cards, that of {} counts", card.name, card.origin.date));
+            continue;
+        }
         input.add(family_of(&card.name), "cards", size);
     }
 

@@ -215,20 +215,31 @@ fn families_of_the_table_and_of_cards() {
     assert!(of_cards.warnings[0].contains("i3en"));
 }
 
+/// Returns a card of this date.
+fn card_of(date: &str, name: &str, threads: Option<f64>, reads: Option<f64>) -> Card {
+    let mut card = Card::new(name, crate::instance::Origin::measured(date));
+    let figures = [("cpu.threads", threads), ("disk.read_iops", reads)];
+    let known = figures.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    known.for_each(|(key, value)| card.set(key, crate::instance::Figure::exact(value)));
+    card
+}
+
+/// They were two sizes.
+#[test]
+fn of_two_cards_of_one_machine_the_later_counts() {
+    let card = |date: &str, name: &str, reads: f64| card_of(date, name, Some(2.0), Some(reads));
+    let cards = [card("2026-05", "m.large", 2e5), card("2026-03", "m.large", 1e5), card("2026-04", "m.xlarge", 3e5)];
+    let found = of_cards(&cards).unwrap();
+    let mut sizes: Vec<_> = found.families[0].sizes.iter().map(|size| (size.name.as_str(), size.measured[0])).collect();
+    sizes.sort_by_key(|(name, _)| *name);
+    assert_eq!(sizes, [("m.large", Some(2e5)), ("m.xlarge", Some(3e5))]);
+    assert_eq!(found.warnings, ["m.large: of its cards, that of 2026-05 counts"]);
+    assert!(matches!(of_cards(&cards[..2]), Err(ScalingError::TooFewSizes { .. })));
+}
+
 #[test]
 fn cards_that_are_no_sizes_are_named_with_the_reason() {
-    let card = |name: &str, threads: Option<f64>, reads: Option<f64>| {
-        let origin = crate::instance::Origin {
-            kind: crate::instance::OriginKind::Measured,
-            source: "test".into(),
-            date: "2026".into(),
-        };
-        let mut card = Card::new(name, origin);
-        let figures = [("cpu.threads", threads), ("disk.read_iops", reads)];
-        let known = figures.into_iter().filter_map(|(key, value)| Some((key, value?)));
-        known.for_each(|(key, value)| card.set(key, crate::instance::Figure::exact(value)));
-        card
-    };
+    let card = |name: &str, threads: Option<f64>, reads: Option<f64>| card_of("2026", name, threads, reads);
 
     // Name of the card, its threads and reads; part of the message.
     let cases = [
