@@ -147,16 +147,21 @@ fn ends_at(fd: c_int, offset: off_t) -> bool {
     bytes_to_the_end(fd, offset) == Some(0)
 }
 
-/// Returns the bytes from `offset` to the end of a regular file, which a read does not exceed. Returns `None` for a
-/// block device.
-pub(crate) fn bytes_to_the_end(fd: c_int, offset: off_t) -> Option<size_t> {
+/// Returns the kernel's description of a descriptor's file.
+pub(crate) fn stat(fd: c_int) -> Option<libc::stat> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `stat` has room for what the call writes.
     if errno::keep(|| unsafe { libc::fstat(fd, stat.as_mut_ptr()) }) != 0 {
         return None;
     }
     // SAFETY: the call succeeded and has filled it.
-    let stat = unsafe { stat.assume_init() };
+    Some(unsafe { stat.assume_init() })
+}
+
+/// Returns the bytes from `offset` to the end of a regular file, which a read does not exceed. Returns `None` for a
+/// block device.
+pub(crate) fn bytes_to_the_end(fd: c_int, offset: off_t) -> Option<size_t> {
+    let stat = stat(fd)?;
     let is_regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
     is_regular.then(|| stat.st_size.saturating_sub(offset).max(0) as size_t)
 }
@@ -484,7 +489,8 @@ functions! {
     fn copy_file_range(from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, count: size_t, flags: c_uint) -> ssize_t {
         // SAFETY: offsets are null or the caller's own.
         let ends = unsafe { copies::ends((from, from_offset), (to, to_offset)) };
-        copies::in_parts(ends, count, |len| {
+        let by = if copies::is_one_file(&ends) { copies::whole } else { copies::in_parts };
+        by(ends, count, |len| {
             // SAFETY: passed on unchanged, but for the length.
             unsafe { real::copy_file_range(from, from_offset, to, to_offset, len, flags) }
         })

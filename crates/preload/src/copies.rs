@@ -11,7 +11,7 @@
 
 use libc::{c_int, off_t, size_t, ssize_t};
 
-use crate::calls::{count_cached, standing};
+use crate::calls::{count_cached, standing, stat};
 use crate::errno;
 use crate::fds::{self, DIRECT, Managed};
 use crate::handover::Kind;
@@ -54,6 +54,16 @@ pub(crate) unsafe fn ends(from: (c_int, *const off_t), to: (c_int, *const off_t)
 /// Copies with as many calls of `part(len)` as needed.
 pub(crate) fn in_parts(ends: Ends, count: size_t, part: impl FnMut(size_t) -> ssize_t) -> ssize_t {
     copy(ends, count, PIECE_BYTES, part)
+}
+
+/// Returns whether both ends are one file. The kernel refuses to copy a range onto a part of itself; pieces of the ranges
+/// may not overlap.
+pub(crate) fn is_one_file((from, to): &Ends) -> bool {
+    let id = |end: &End| {
+        let stat = stat(end.managed.fd)?;
+        Some((stat.st_dev, stat.st_ino))
+    };
+    from.as_ref().zip(to.as_ref()).is_some_and(|(from, to)| id(from) == id(to))
 }
 
 /// Copies with one call.

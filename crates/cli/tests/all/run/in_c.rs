@@ -333,6 +333,11 @@ int main(void) {
     TRY(sendfile(other, file, (void *)16, 100));
     TRY(copy_file_range(file, (void *)16, other, 0, 100, 0));
     TRY(copy_file_range(file, 0, other, (void *)16, 100, 0));
+    // They overlap, but their first pieces do not.
+    off_t from = 0, to = 2 << 20;
+    ftruncate(other, 4 << 20);
+    TRY(copy_file_range(other, &from, other, &to, 3 << 20, 0));
+    TRY(lseek(other, 0, SEEK_END));
     // The kernel takes them at any address.
     off_t at = 0;
     struct iovec part = {buffer, 100};
