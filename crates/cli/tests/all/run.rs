@@ -9,6 +9,7 @@ mod in_c;
 mod live;
 mod processes;
 mod programs;
+mod random;
 mod signals;
 mod traces;
 
