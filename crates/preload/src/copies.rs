@@ -11,12 +11,12 @@
 
 use libc::{c_int, off_t, size_t, ssize_t};
 
-use crate::calls::{count_cached, standing, stat};
 use crate::errno;
 use crate::fds::{self, DIRECT, Managed};
 use crate::handover::Kind;
 use crate::passage::Passage;
 use crate::readable::is_readable;
+use crate::transfers::{count_cached, standing};
 
 /// Most bytes that are moved before they are charged. The same as for a file's dirty bytes.
 const PIECE_BYTES: usize = 1 << 20;
@@ -60,7 +60,7 @@ pub(crate) fn in_parts(ends: Ends, count: size_t, part: impl FnMut(size_t) -> ss
 /// may not overlap.
 pub(crate) fn is_one_file((from, to): &Ends) -> bool {
     let id = |end: &End| {
-        let stat = stat(end.managed.fd)?;
+        let stat = fds::stat(end.managed.fd)?;
         Some((stat.st_dev, stat.st_ino))
     };
     from.as_ref().zip(to.as_ref()).is_some_and(|(from, to)| id(from) == id(to))

@@ -9,7 +9,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use crate::{apart, inside, state};
+use libc::{c_int, off_t, size_t};
+
+use crate::{apart, errno, inside, state};
 
 /// Entries of the table. Higher descriptors are not managed.
 const FDS_MAX: usize = 1 << 16;
@@ -218,6 +220,25 @@ impl Fd {
         }
         Some(number)
     }
+}
+
+/// Returns the kernel's description of a descriptor's file.
+pub(crate) fn stat(fd: c_int) -> Option<libc::stat> {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `stat` has room for what the call writes.
+    if errno::keep(|| unsafe { libc::fstat(fd, stat.as_mut_ptr()) }) != 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded and has filled it.
+    Some(unsafe { stat.assume_init() })
+}
+
+/// Returns the bytes from `offset` to the end of a regular file, which a read does not exceed. Returns `None` for a
+/// block device.
+pub(crate) fn bytes_to_the_end(fd: c_int, offset: off_t) -> Option<size_t> {
+    let stat = stat(fd)?;
+    let is_regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
+    is_regular.then(|| stat.st_size.saturating_sub(offset).max(0) as size_t)
 }
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ mod real;
 mod rules;
 mod slots;
 mod state;
+mod transfers;
 
 #[global_allocator]
 static MEMORY: memory::Memory = memory::Memory::new();

@@ -4,8 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use plimsoll::{Call, Class, Passed, Permit};
 
-use crate::calls::bytes_to_the_end;
-use crate::fds::{DIRECT, Managed, SYNC};
+use crate::fds::{self, DIRECT, Managed, SYNC};
 use crate::handover::{Counters, Kind, Past};
 use crate::inside::{self, Inside};
 use crate::slots::{self, Denied, SlotPermit};
@@ -199,7 +198,7 @@ impl Passage {
             let allowed = permit.len_bytes();
             if allowed < end - charged && !is_end_known {
                 is_end_known = true;
-                let all = bytes_to_the_end(self.managed.fd, self.offset_bytes as i64);
+                let all = fds::bytes_to_the_end(self.managed.fd, self.offset_bytes as i64);
                 end = all.map_or(end, |all| all.clamp(charged, end));
             }
             if allowed >= end - charged {
