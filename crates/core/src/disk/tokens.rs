@@ -67,10 +67,14 @@ impl Disk {
         match take(0).or_else(|_| take(overdraft_ticks() / TICKS_PER_NS)) {
             Ok(()) => Ok(at),
             Err(retry_ns) => {
-                let retry_ns = retry_in_time_ns(now_ns, lost_ns, retry_ns);
-                let other = |turn| (at / 2 + turn) % self.groups * 2 + lane;
-                let lends = |at: &usize| self.buckets(*at).try_take(now_ns, tokens, depth_ns / 2).is_ok();
-                (1..self.groups).map(other).find(lends).ok_or(retry_ns)
+                let mut retry_ns = retry_in_time_ns(now_ns, lost_ns, retry_ns);
+                for other in self.other_buckets(at) {
+                    match self.buckets(other).try_take(now_ns, tokens, depth_ns / 2) {
+                        Ok(()) => return Ok(other),
+                        Err(lends_ns) => retry_ns = retry_ns.min(lends_ns),
+                    }
+                }
+                Err(retry_ns)
             }
         }
     }
@@ -114,9 +118,24 @@ impl Disk {
         let byte_ticks = if self.config.model.has_limits_apart() { ticks } else { 0 };
         let lost_ns = self.lost_tokens_ns(lane, late_ns, ticks);
         let depth_ns = self.bucket_ns().saturating_add(lost_ns);
-        let buckets = self.buckets(self.buckets_of(group, lane));
-        let available = buckets.available(now_ns.saturating_sub(lost_ns), Tokens { ticks, byte_ticks }, depth_ns);
-        available.map_err(|retry_ns| retry_in_time_ns(now_ns, lost_ns, retry_ns))
+        let (at, tokens) = (self.buckets_of(group, lane), Tokens { ticks, byte_ticks });
+        let own = self.buckets(at).available(now_ns.saturating_sub(lost_ns), tokens, depth_ns);
+        own.or_else(|retry_ns| {
+            let mut retry_ns = retry_in_time_ns(now_ns, lost_ns, retry_ns);
+            for other in self.other_buckets(at) {
+                match self.buckets(other).available(now_ns, tokens, self.bucket_ns() / 2) {
+                    Ok(()) => return Ok(()),
+                    Err(lends_ns) => retry_ns = retry_ns.min(lends_ns),
+                }
+            }
+            Err(retry_ns)
+        })
+    }
+
+    /// Returns the numbers of the other groups' buckets for the direction of the buckets `at`.
+    fn other_buckets(&self, at: usize) -> impl Iterator<Item = usize> {
+        let groups = self.groups;
+        (1..groups).map(move |turn| (at / 2 + turn) % groups * 2 + at % 2)
     }
 
     /// Returns the number of the buckets of `lane` in disk group `group`.
