@@ -151,7 +151,8 @@ impl IoQueue {
     ) -> Result<Passed, Stop> {
         let (ticks, carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), self.lanes[lane].carry_fs);
         self.queues_at_dispatch = self.lanes[lane].tree.clock(ROOT).queues();
-        let alone = self.queues_at_dispatch <= 1;
+        // Another queue whose work is all in the device asks again at its next completion.
+        let alone = self.queues_at_dispatch <= 1 && self.disk.in_flight_ticks() <= self.in_flight_ticks;
 
         let looks_first = std::mem::replace(&mut self.found_full, true) || alone;
         if !self.disk.try_enter(lane, ticks, looks_first, || self.overdraft_ticks(lane, pick, ticks)) {
