@@ -146,6 +146,8 @@ struct Mending {
     next: usize,
     /// By row; counted for groups.
     offsets: Vec<Offset>,
+    /// Whether a member of a group was found absent.
+    is_any_absent: bool,
 }
 
 impl Mending {
@@ -170,18 +172,39 @@ impl Mending {
         rows[self.next..end].iter().for_each(|row| row.clocks[self.lane].mend_edge());
         for member in rows[..end].iter().skip(self.next.max(ROOT as usize + 1)) {
             let parent = member.parent as usize;
-            self.offsets[parent].count(&member.clocks[self.lane], rows[parent].clocks[self.lane].mean());
+            let (clock, group) = (&member.clocks[self.lane], &rows[parent].clocks[self.lane]);
+            if clock.queues() > 0 && group.lacks(clock) {
+                self.is_any_absent = true;
+            } else if clock.queues() > 0 {
+                self.offsets[parent].count(clock, group.mean());
+            }
         }
         self.next = end;
         if end < rows.len() {
             return false;
         }
 
+        if std::mem::take(&mut self.is_any_absent) {
+            self.bring_up_absent(rows);
+        }
         for (row, offset) in rows.iter().zip(&self.offsets).filter(|(row, _)| row.members > 0) {
             row.clocks[self.lane].mend_mean(offset.mean());
         }
         (self.lane, self.next) = ((self.lane + 1) % lanes, 0);
         self.lane == 0
+    }
+
+    /// Brings absent members of groups up to those that are there, and counts them.
+    fn bring_up_absent(&mut self, rows: &[Row]) {
+        let fronts: Vec<i64> = self.offsets.iter().map(|offset| offset.mean()).collect();
+        for (member, parent) in rows.iter().map(|row| (row, row.parent as usize)).skip(ROOT as usize + 1) {
+            let (clock, group) = (&member.clocks[self.lane], &rows[parent].clocks[self.lane]);
+            if clock.queues() > 0 && group.lacks(clock) {
+                let mean = group.mean();
+                clock.bring_up(mean.wrapping_add(fronts[parent] as u64));
+                self.offsets[parent].count(clock, mean);
+            }
+        }
     }
 }
 
@@ -195,11 +218,9 @@ struct Offset {
 
 impl Offset {
     fn count(&mut self, member: &Clock, mean: u64) {
-        if member.queues() > 0 {
-            let shares = f64::from(member.counted_shares());
-            self.moment += shares * member.own().wrapping_sub(mean) as i64 as f64;
-            self.weight += shares;
-        }
+        let shares = f64::from(member.counted_shares());
+        self.moment += shares * member.own().wrapping_sub(mean) as i64 as f64;
+        self.weight += shares;
     }
 
     fn mean(self) -> i64 {

@@ -18,6 +18,9 @@
 //! no other queue waiting for room (`Disk::claim`), it serves its classes before their turn for a while (overtime). V
 //! is not moved forward for that, or it would no longer be the mean. The clock at which a child was served in overtime
 //! is an *edge*: the children of other queues may follow up to it, so that those who are there keep their shares.
+//! While it is ahead of V, a child that lags V by more than [`AWAY_MAX_NS`] of its own device time is *absent*, and is
+//! brought up to that much behind those who are there (`Classes::mend_means`): or V, where new children begin, would
+//! stay back with it. Only a queue itself can move its clock in a class: there new queues begin at the edge.
 //!
 //! # Limits
 //! Clocks are 64-bit and wrap: units of 1/16 fs per share, compared by difference, which is meaningful up to 576 s of
@@ -39,6 +42,11 @@ const UNITS_PER_FS: f64 = 16.0;
 /// Most by which the lead of a clock that returns may exceed twice its lead at leaving, as device time of one share. If
 /// others leave, the mean falls to the nodes that are behind, possibly a class of one share.
 const AHEAD_SLACK_FS: f64 = crate::units::FS_PER_S as f64;
+
+/// Most device time that a child gets back of what it left unused while its queue was not polled, in nanoseconds. A
+/// shard that computes or has no CPU for milliseconds keeps its share; one that hangs for seconds would have the disk
+/// for itself as long afterwards.
+pub(crate) const AWAY_MAX_NS: u64 = 100_000_000;
 
 /// Lead over the mean, 1 us of one share, that does not count: means are rounded, and all of several equal clocks could
 /// be ahead.
@@ -153,6 +161,41 @@ impl Clock {
         }
     }
 
+    /// Records that a queue of this class at `local` is served, by its shares or in overtime. If it is served in its
+    /// turn, those ahead are back, and none may follow.
+    pub(crate) fn note_queue_served(&self, local: u64, in_overtime: bool) {
+        let mean = self.mean();
+        if in_overtime {
+            self.push_edge(local);
+        } else if is_before(mean, self.edge.load(Relaxed)) && is_eligible(local, mean, 1) {
+            self.edge.store(mean, Relaxed);
+        }
+    }
+
+    /// Returns the clock of the children that are there: the mean, or the edge if it is ahead.
+    fn front(&self) -> u64 {
+        let (mean, edge) = (self.mean(), self.edge.load(Relaxed));
+        if is_before(mean, edge) { edge } else { mean }
+    }
+
+    /// Returns whether the queues of the active `child` seem to be away: others are served before their turn, and it
+    /// lags behind the mean by more than [`AWAY_MAX_NS`].
+    pub(crate) fn lacks(&self, child: &Clock) -> bool {
+        let mean = self.mean();
+        let lag = between(child.own(), mean, child.counted_shares());
+        self.queues() > 1 && lag > Cost::from_ns(AWAY_MAX_NS) && is_before(mean, self.edge.load(Relaxed))
+    }
+
+    /// Moves this clock forward to [`AWAY_MAX_NS`] behind `to`, unless it is there already.
+    pub(crate) fn bring_up(&self, to: u64) {
+        let per_share = 1.0 / f64::from(self.counted_shares().max(1));
+        let least = to.wrapping_sub(units(Cost::from_ns(AWAY_MAX_NS), per_share));
+        let own = self.own();
+        if is_before(own, least) {
+            self.own.fetch_add(least.wrapping_sub(own), Relaxed);
+        }
+    }
+
     /// Keeps the edge from falling so far behind the mean that it would seem to be ahead.
     pub(crate) fn mend_edge(&self) {
         self.push_edge(self.mean());
@@ -217,7 +260,9 @@ impl Clock {
         let old = child.own();
         let new = joined(old, mean, others, shares, credit, child.lead.load(Relaxed));
         child.own.fetch_add(new.wrapping_sub(old), Relaxed);
-        if others > 0 {
+        if others == 0 {
+            self.edge.store(mean, Relaxed);
+        } else {
             let part = f64::from(shares) / (others + u64::from(shares)) as f64;
             self.move_mean(new.wrapping_sub(mean), part);
         }
@@ -237,7 +282,12 @@ impl Clock {
     pub(crate) fn join_queue(&self, local: u64, lead_at_leaving: u64) -> u64 {
         let others = u64::from(self.queues().saturating_sub(1));
         let mean = self.mean();
-        let new = joined(local, mean, others, 1, Cost::ZERO, lead_at_leaving);
+        if others <= 1 {
+            // The edge is of queues that have left.
+            self.edge.store(mean, Relaxed);
+        }
+        // No other queue can bring up the clock of one that is away, so the mean may be far behind those that are there.
+        let new = joined(local, self.front(), others, 1, Cost::ZERO, lead_at_leaving);
         if others > 0 {
             self.move_mean(new.wrapping_sub(mean), 1.0 / (others + 1) as f64);
         }
@@ -250,7 +300,7 @@ impl Clock {
         if left > 0 {
             self.move_mean(self.mean().wrapping_sub(local), 1.0 / f64::from(left));
         }
-        lead(local, self.mean())
+        lead(local, self.front())
     }
 
     fn move_mean(&self, difference: u64, part: f64) {

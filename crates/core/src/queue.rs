@@ -55,6 +55,7 @@ use std::sync::Arc;
 
 use crate::bucket::Tokens;
 use crate::classes::{ClassId, QueueError};
+use crate::clock::AWAY_MAX_NS;
 use crate::disk::{Disk, QUEUES_MAX, Report};
 use crate::qos::Amount;
 use crate::request::{Direction, Op};
@@ -74,11 +75,6 @@ pub const DECAY_TAU_NS: u64 = 100_000_000;
 
 /// Cost of one unit of weight on an unlimited disk, for fairness alone: there a request costs no device time.
 const NOMINAL_WEIGHT_COST: Cost = Cost::from_ns(1_000);
-
-/// Longest time for which a queue was not polled and its classes still get the device time back that they left unused
-/// meanwhile. A shard that computes or has no CPU for milliseconds keeps its share; one that hangs for seconds would
-/// have the disk for itself as long afterwards.
-const AWAY_MAX_NS: u64 = 100_000_000;
 
 /// The rule by which a queue holds requests back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -335,6 +335,10 @@ impl Tree {
     /// Places all classes with work as if they had become active now: device time that this queue has left unused is
     /// gone.
     pub(crate) fn rejoin(&mut self) {
+        if self.clock(ROOT).queues() <= 1 {
+            // No other queue has used it; what its classes owe each other stands.
+            return;
+        }
         let is_active = |at: &u32| self.node(*at).active && !self.is_group(*at);
         let active: Vec<u32> = (0..self.nodes.len() as u32).filter(is_active).collect();
         active.iter().for_each(|at| self.park(*at));
@@ -536,8 +540,8 @@ impl Tree {
         let node = &mut self.nodes[class as usize];
         // If the class has only this queue, the queue's clock is the mean: neither needs to move.
         if node.shared[lane].queues() > 1 {
-            if in_overtime {
-                node.shared[lane].push_edge(node.local);
+            if turn == Turn::Picked {
+                node.shared[lane].note_queue_served(node.local, in_overtime);
             }
             node.local = node.local.wrapping_add(clock::units(cost, 1.0));
             node.shared[lane].advance_class(cost, &mut node.carry);

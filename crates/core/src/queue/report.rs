@@ -1,7 +1,8 @@
 //! Reports of a queue to the disk's controller, and its answers to callers: snapshot, counters, expected delay.
 
-use super::{AWAY_MAX_NS, Backlog, Dispatch, IoQueue, Kind, Member, Mode};
+use super::{Backlog, Dispatch, IoQueue, Kind, Member, Mode};
 use crate::classes::{ClassId, QueueError};
+use crate::clock::AWAY_MAX_NS;
 use crate::control::{DEMAND_PART, unloaded_work};
 use crate::disk::{Report, report_completions};
 use crate::qos::Waiting;
