@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use crate::entry::SlabId;
@@ -126,6 +126,21 @@ pub(crate) struct Moves {
     pub(crate) is_starved: AtomicBool,
     /// A disk was added, and is emptier than the others.
     pub(crate) is_rebalancing: AtomicBool,
+    /// Passes in a row in which blocks of a disk to be removed waited for a checkpoint, and none were moved.
+    vain_passes: AtomicU32,
+}
+
+impl Moves {
+    /// Records the end of an evacuation's pass. `is_vain`: blocks of a disk to be removed wait, and none were moved.
+    pub(crate) fn note_pass(&self, is_vain: bool) {
+        let before = self.vain_passes.load(Relaxed);
+        self.vain_passes.store(if is_vain { before.saturating_add(1) } else { 0 }, Relaxed);
+    }
+
+    /// Returns whether fewer than `most` passes in a row were in vain.
+    pub(crate) fn is_patient(&self, most: u32) -> bool {
+        self.vain_passes.load(Relaxed) < most
+    }
 }
 
 /// Empty slabs to be discarded, in turn.

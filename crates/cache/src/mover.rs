@@ -8,7 +8,8 @@
 //! The allocator names the slabs to be emptied, or the fullest disk, and a pass over the index finds their entries.
 //! Each block is read, verified and written elsewhere; then the index is pointed there, if the block has not changed
 //! meanwhile. The old place is freed like any other. All of this is in class `cache.evacuate`, and limited by
-//! `move_bytes_per_s` if set. During an evacuation, a block that fits nowhere else is evicted.
+//! `move_bytes_per_s` if set. During an evacuation, a block that fits nowhere else is evicted. If the next checkpoint
+//! frees room, the blocks of a disk that is to be removed wait for it first: the keeper makes one after each pass.
 //!
 //! # Limits
 //! One pass over the index for each batch of slabs. A crash in the middle costs only the copies made.
@@ -27,7 +28,7 @@ use plimsoll::Shard;
 use crate::alloc::{DiskLoad, NoSpace, Survey};
 use crate::disk::CacheDisk;
 use crate::engine::{Engine, add};
-use crate::entry::{Entry, Extent};
+use crate::entry::{Entry, Extent, SlabId};
 use crate::index::{Cursor, PASS_ENTRIES, Verdict};
 use crate::key::KeyHash;
 use crate::race::{all, hold_back, in_time, yield_now};
@@ -36,6 +37,10 @@ use crate::sync::{lock, read};
 
 /// Copies in flight at a time.
 const COPIES: usize = 32;
+
+/// Passes in a row that may leave the blocks of a disk to be removed in place, for want of room until the next
+/// checkpoint, without moving any: a checkpoint that is under way at the end of a pass frees only a part.
+const PATIENT_PASSES: u32 = 2;
 
 /// Slabs emptied by one evacuation, as a part of all slabs.
 const EVACUATED_PART: f64 = 0.01;
@@ -125,14 +130,22 @@ impl Engine {
     async fn carry_out(self: &Arc<Engine>, shard: &Shard, task: Task) {
         let mut cursor = Cursor::default();
         let (mut moved_bytes, mut has_room) = (0, true);
+        // Whether blocks of a disk to be removed wait for a checkpoint, and whether any have been moved.
+        let (mut waits, mut has_left) = (false, false);
         let begin_ns = shard.now_ns();
         while !cursor.is_done() && has_room && !self.to_keeper.is_stopping() {
-            let lot = self.find(&mut cursor, task, moved_bytes);
+            let lot = self.find(&mut cursor, task, moved_bytes, waits);
             for part in lot.chunks(COPIES) {
                 let copies = part.iter().map(|(hash, entry)| self.relocate(shard, *hash, *entry, task));
-                for end in all(copies).await {
-                    moved_bytes += end.unwrap_or(0);
-                    has_room &= end.is_ok();
+                for (end, (_, entry)) in all(copies).await.into_iter().zip(part) {
+                    match (task, end) {
+                        (_, Ok(bytes)) => {
+                            moved_bytes += bytes;
+                            has_left |= bytes > 0 && self.is_leaving(entry.extent.slab);
+                        }
+                        (Task::Evacuate, Err(_)) => waits = true,
+                        (Task::Balance { .. }, Err(_)) => has_room = false,
+                    }
                 }
                 if !has_room {
                     break;
@@ -149,7 +162,10 @@ impl Engine {
         }
         match task {
             // Emptied slabs are reusable only after a checkpoint. Request one; do not wait for it.
-            Task::Evacuate => drop(self.to_keeper.request_checkpoint()),
+            Task::Evacuate => {
+                self.upkeep.moves.note_pass(waits && !has_left);
+                drop(self.to_keeper.request_checkpoint());
+            }
             // Most of the emptiest disk may be kept for its metadata: further passes would read for ever.
             Task::Balance { .. } if moved_bytes == 0 && !has_room => {
                 self.upkeep.moves.is_rebalancing.store(false, Relaxed);
@@ -158,15 +174,19 @@ impl Engine {
         }
     }
 
-    /// Returns the next entries to be moved.
-    fn find(&self, cursor: &mut Cursor, task: Task, moved_bytes: u64) -> Vec<(KeyHash, Entry)> {
+    /// Returns the next entries to be moved; if `waits`, those of disks to be removed are left in place.
+    fn find(&self, cursor: &mut Cursor, task: Task, moved_bytes: u64, waits: bool) -> Vec<(KeyHash, Entry)> {
         let mut lot = Vec::new();
         let mut lot_bytes = moved_bytes;
         // Copied once: no lock is taken for each entry.
-        let (evacuating, slabs_of_fullest) = match task {
+        let (mut evacuating, slabs_of_fullest) = match task {
             Task::Evacuate => (lock(&self.alloc).evacuating_slabs(), None),
             Task::Balance { from, .. } => (Vec::new(), Some(self.slabs_of(from))),
         };
+
+        if waits {
+            evacuating.retain(|slab| !self.is_leaving(*slab));
+        }
 
         self.index.sweep(cursor, PASS_ENTRIES, |hash, entry| {
             let is_wanted = match task {
@@ -184,10 +204,17 @@ impl Engine {
         lot
     }
 
+    /// Returns whether a slab is on a disk to be removed.
+    fn is_leaving(&self, slab: SlabId) -> bool {
+        let disk = self.place(slab).and_then(|(disk, _)| self.disk(disk));
+        disk.is_some_and(|disk| disk.is_removing())
+    }
+
     /// Moves one block. Returns the bytes moved.
     ///
     /// # Errors
-    /// When there is no room for the block, which stays where it is for good.
+    /// When there is no room for the block, which stays where it is: for good, or (evacuation) until the next
+    /// checkpoint.
     async fn relocate(
         self: &Arc<Engine>,
         shard: &Shard,
@@ -219,7 +246,10 @@ impl Engine {
                 if why == NoSpace::NotFoundYet {
                     return Ok(0);
                 }
-                if matches!(task, Task::Balance { .. }) {
+                let waits = why == NoSpace::UntilCheckpoint
+                    && self.is_leaving(entry.extent.slab)
+                    && self.upkeep.moves.is_patient(PATIENT_PASSES);
+                if waits || matches!(task, Task::Balance { .. }) {
                     return Err(why);
                 }
                 // No room anywhere: evict the block.

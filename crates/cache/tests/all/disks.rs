@@ -537,3 +537,28 @@ fn disks_come_and_go_any_number_of_times() {
         }
     });
 }
+
+/// Half of what the other disk has was removed since the last checkpoint, and so is no room yet.
+#[test]
+fn a_removal_waits_for_the_room_that_a_checkpoint_frees() {
+    let town = town(2);
+    let life = town.open(&quiet());
+    life.run(async |cache| {
+        insert(cache, 0..9_000, 1).await;
+        cache.checkpoint().await.unwrap();
+        for n in (0..9_000).step_by(2) {
+            cache.remove(&key(n)).await.unwrap();
+        }
+        cache.remove_disk(&town.disks[1].path).unwrap();
+        for _ in 0..100 {
+            nap(&life, 1).await;
+            if cache.stats().disks.len() == 1 {
+                break;
+            }
+        }
+        let stats = cache.stats();
+        assert_eq!(stats.disks.len(), 1, "it is still there: {:?}", stats.disks[1]);
+        assert_eq!((hits(cache, 0..9_000, 1).await.len(), stats.evictions), (4_500, 0));
+    });
+    life.close();
+}
