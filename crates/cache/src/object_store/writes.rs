@@ -1,7 +1,7 @@
 //! Writes: they invalidate the cache when they end, whether they succeeded, failed, or were dropped half way (the
 //! store may have carried them out all the same).
 
-use std::collections::HashSet;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use ::object_store::path::Path;
@@ -65,20 +65,37 @@ impl MultipartUpload for Upload {
     }
 }
 
-/// A stream of deletions, with the locations that the store has taken and not yet answered.
+/// A stream of deletions.
 pub(super) struct Deletion {
     core: Arc<Core>,
-    pending: Mutex<HashSet<Path>>,
+    /// What the store has taken and not yet answered, in this order: stores answer in the order of the locations. `None`
+    /// for an error of the caller's stream, which is its own answer.
+    pending: Mutex<VecDeque<Option<Path>>>,
 }
 
 impl Deletion {
-    fn begun(&self, location: Path) {
-        lock(&self.pending).insert(location);
+    fn begun(&self, location: Option<Path>) {
+        lock(&self.pending).push_back(location);
     }
 
-    fn ended(&self, location: &Path) {
-        self.core.invalidate(location);
-        lock(&self.pending).remove(location);
+    fn answered(&self, answer: &Result<Path>) {
+        match answer {
+            Ok(location) => {
+                self.core.invalidate(location);
+                let mut pending = lock(&self.pending);
+                let is_it = |other: &Option<Path>| other.as_ref() == Some(location);
+                // An error before it may have been the answer to several locations.
+                if let Some(at) = pending.iter().position(is_it) {
+                    pending.drain(..=at);
+                }
+            }
+            // An error does not name its location, and may be the answer to several: all that are pending are
+            // invalidated. One of them at least is answered. If it stayed, n errors would be n * n / 2 invalidations.
+            Err(_) => {
+                self.invalidate_pending();
+                lock(&self.pending).pop_front();
+            }
+        }
     }
 
     /// Returns the store's own deletions; each invalidates before its answer is handed out.
@@ -89,24 +106,14 @@ impl Deletion {
         let deletion = Arc::new(Deletion { core: core.clone(), pending: Mutex::default() });
         let taking = deletion.clone();
 
-        let taken = locations.inspect(move |location| {
-            if let Ok(location) = location {
-                taking.begun(location.clone());
-            }
-        });
+        let taken = locations.inspect(move |location| taking.begun(location.as_ref().ok().cloned()));
         let answers = core.inner.delete_stream(taken.boxed());
-        answers
-            .inspect(move |answer| match answer {
-                Ok(location) => deletion.ended(location),
-                // An error does not name its location: invalidate all that are pending.
-                Err(_) => deletion.invalidate_pending(),
-            })
-            .boxed()
+        answers.inspect(move |answer| deletion.answered(answer)).boxed()
     }
 
     fn invalidate_pending(&self) {
         let pending = lock(&self.pending);
-        pending.iter().for_each(|location| self.core.invalidate(location));
+        pending.iter().flatten().for_each(|location| self.core.invalidate(location));
     }
 }
 

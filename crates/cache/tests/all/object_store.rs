@@ -678,3 +678,25 @@ fn block_sizes_are_powers_of_two_from_4_to_64_kib() {
         assert_eq!(builder.block_bytes(bytes).is_ok(), is_ok, "{bytes}");
     }
 }
+
+/// Each further error forgot all objects again whose deletion had failed: of n of them, n * n / 2.
+#[test]
+fn a_deletion_that_fails_is_over_once_it_is_answered() {
+    block_on(async {
+        let dir = tempfile::tempdir().unwrap();
+        let local = LocalFileSystem::new_with_prefix(dir.path()).unwrap();
+        let inner = Arc::new(Counting::new(Arc::new(local)));
+        let builder = CachedStore::builder(inner.clone(), Arc::new(MapCache::default()));
+        let store = builder.meta_ttl(Duration::MAX).build();
+        let locations = futures_util::stream::iter(["a", "b"].map(|location| Ok(Path::from(location))));
+        let mut answers = store.delete_stream(locations.boxed());
+
+        assert!(answers.next().await.unwrap().is_err(), "there is no `a`");
+        inner.put(&"a".into(), "new".into()).await.unwrap();
+        store.head(&"a".into()).await.unwrap();
+        assert!(answers.next().await.unwrap().is_err(), "there is no `b`");
+        inner.reset();
+        store.head(&"a".into()).await.unwrap();
+        assert_eq!(inner.heads(), 0, "`a` is known since its deletion ended");
+    });
+}
