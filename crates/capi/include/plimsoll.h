@@ -61,8 +61,7 @@ int plimsoll_set_shares(plimsoll_gate *gate, uint32_t class_id, uint32_t shares)
  * first.
  * Returns the bytes that the call may move: `len_bytes`, or fewer if a long call would delay others; then enter again for
  * the rest. 0 for operations that move none. On failure `permit` is not held: -EINVAL for an unknown class or operation,
- * -ETIMEDOUT, -EAGAIN if too many calls wait, -EBUSY if the call would wait longer than its class allows, -ECANCELED if
- * the class was removed. */
+ * -ETIMEDOUT, -EAGAIN if too many calls wait. */
 int64_t plimsoll_enter(plimsoll_gate *gate, uint32_t class_id, enum plimsoll_op op, uint64_t len_bytes, int64_t timeout_ns,
                        plimsoll_permit *permit);
 
@@ -75,7 +74,8 @@ void plimsoll_leave(plimsoll_permit *permit, int64_t result);
 int plimsoll_serve(plimsoll_gate *gate, const char *program, char *error, size_t error_size);
 
 /* Writes the counters and latencies of all classes as Prometheus text (format 0.0.4): at most `size` bytes with the final
- * NUL. `text` may be NULL if `size` is 0. Returns the length of the whole text without the NUL. */
+ * NUL. `text` may be NULL if `size` is 0. Returns the length of the whole text without the NUL: with `size` or more, the
+ * text was cut. It grows between two calls. */
 size_t plimsoll_metrics(plimsoll_gate *gate, const char *program, char *text, size_t size);
 
 #ifdef __cplusplus

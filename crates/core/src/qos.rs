@@ -18,8 +18,8 @@
 //! A poll up to 1 ms late loses nothing of a limit; of a longer delay, the part beyond that is lost. If several queues
 //! wait for one limit, each may be late for the place that it has booked, so up to one request per queue is sent at
 //! once, not one in all; in the long run the rate is exact. Requests of a class keep their order: a write that waits
-//! for a write limit holds back the reads of its class behind it. Reservations of groups are ignored; only those of
-//! classes count.
+//! for a write limit holds back the reads of its class behind it. Of a group only the limits count: its reservation,
+//! latency target and longest waits are ignored.
 //!
 //! # Example
 //! ```

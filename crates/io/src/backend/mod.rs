@@ -65,9 +65,9 @@ pub struct FileId(pub u32);
 /// Options for opening a file.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Whether to open for writing as well as reading.
+    /// Whether to open for writing as well as reading; the file must exist, unless it is created.
     pub write: bool,
-    /// Whether to create the file; an error if it exists already.
+    /// Whether to create the file, open for writing as well; an error if it exists already.
     pub create_new: bool,
     /// `O_DIRECT`: bypasses the page cache. A clear error if the file system cannot.
     pub direct: bool,
