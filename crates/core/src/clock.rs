@@ -282,12 +282,15 @@ impl Clock {
     pub(crate) fn join_queue(&self, local: u64, lead_at_leaving: u64) -> u64 {
         let others = u64::from(self.queues().saturating_sub(1));
         let mean = self.mean();
-        if others <= 1 {
+        let front = if others <= 1 {
             // The edge is of queues that have left.
             self.edge.store(mean, Relaxed);
-        }
-        // No other queue can bring up the clock of one that is away, so the mean may be far behind those that are there.
-        let new = joined(local, self.front(), others, 1, Cost::ZERO, lead_at_leaving);
+            mean
+        } else {
+            // No other queue can bring up the clock of one that is away: the mean may be far behind those that are there.
+            self.front()
+        };
+        let new = joined(local, front, others, 1, Cost::ZERO, lead_at_leaving);
         if others > 0 {
             self.move_mean(new.wrapping_sub(mean), 1.0 / (others + 1) as f64);
         }
