@@ -256,13 +256,6 @@ impl Tags {
         places.max()
     }
 
-    /// Gives back places that were booked before the limits changed to `limits`, and not used: `credit` of `direction`.
-    pub(crate) fn give_back(&self, limits: &Limits, direction: Direction, credit: Credit, now_ns: u64) {
-        self.take_over(now_ns);
-        let amount = Amount { direction, requests: credit.requests, bytes: credit.bytes };
-        self.limits_for(limits, amount).for_each(|(bucket, ticks)| bucket.refund(ticks));
-    }
-
     /// Returns when the limits let `amount` pass, or `None` if now. Takes nothing.
     pub(crate) fn limited_until(&self, limits: &Limits, amount: Amount, now_ns: u64) -> Option<u64> {
         self.take_over(now_ns);

@@ -277,8 +277,8 @@ impl IoQueue {
     /// Reports a finished request to the disk if its class has a latency target.
     pub(super) fn note_target(&mut self, now_ns: u64, piece: &Dispatch, experience: Experience) {
         let member = &self.members[piece.class as usize];
-        if let Some(target) = member.qos.latency_target {
-            self.disk.note_target(now_ns, member.yields, target, experience);
+        if let (Some(level), Some(target)) = (member.level, member.qos.latency_target) {
+            self.disk.note_target(now_ns, level, target, experience);
         }
     }
 }

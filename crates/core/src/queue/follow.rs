@@ -55,7 +55,7 @@ impl IoQueue {
             }
 
             for member in self.members.iter_mut().filter(|member| member.kind == Kind::Class) {
-                (_, member.yields) = target::place(&levels, member.qos.latency_target);
+                (member.level, member.yields) = target::place(&levels, member.qos.latency_target);
             }
             self.any_targets = !levels.is_empty();
             if levels != self.levels {
@@ -117,8 +117,7 @@ impl IoQueue {
 
         self.lanes.iter_mut().for_each(|lane| lane.tree.set_shares(at, row.effective_shares(), shares_clocks));
         if member.qos.limits != row.qos.limits {
-            // The next poll, which knows the time, books places anew.
-            member.is_credit_old = true;
+            member.credit = Default::default();
         }
         member.qos.clone_from(&row.qos);
         member.tags.clone_from(&row.tags);

@@ -16,11 +16,9 @@ pub(super) const NOT_PARKED: u64 = u64::MAX;
 pub(super) struct Member {
     pub(super) generation: u32,
     pub(super) kind: Kind,
-    /// The number of the disk's latency targets to which the class yields: those tighter than its own, so also the level
-    /// of its own.
+    /// The number of the disk's latency targets to which the class yields, and the level of its own target.
     pub(super) yields: u8,
-    /// Whether the amounts in `credit` were booked before the limits changed, and are to be given back.
-    pub(super) is_credit_old: bool,
+    pub(super) level: Option<u8>,
     /// Shared with the disk's table of classes.
     pub(super) qos: Arc<Qos>,
     /// By direction; made at the first request.
@@ -57,10 +55,10 @@ impl Member {
             starved_since_ns: 0,
             queued_writes: Waiting::default(),
             credit: Default::default(),
-            is_credit_old: false,
             limited_ns: 0,
             parked_since_ns: NOT_PARKED,
             came_back: CameBack::default(),
+            level: None,
             yields: 0,
             backlog: Backlog::default(),
             held: None,

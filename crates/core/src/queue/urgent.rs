@@ -8,7 +8,6 @@ use std::cmp::Reverse;
 use super::{CameBack, Dispatch, IoQueue, Mode, NOT_PARKED};
 use crate::bucket::{TICKS_PER_NS, whole_ticks};
 use crate::qos::Amount;
-use crate::request::Direction;
 use crate::slots::NONE;
 use crate::target::Targets;
 use crate::tree::{Pick, ROOT, Turn};
@@ -140,11 +139,6 @@ impl IoQueue {
         loop {
             let member = &mut self.members[at as usize];
             if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_limits()) {
-                if std::mem::take(&mut member.is_credit_old) {
-                    for (direction, credit) in Direction::ALL.into_iter().zip(std::mem::take(&mut member.credit)) {
-                        tags.give_back(&member.qos.limits, direction, credit, now_ns);
-                    }
-                }
                 let credit = &mut member.credit[amount.direction as usize];
                 let missing = amount.beyond(&mut credit.clone());
                 let limits = &member.qos.limits;

@@ -339,25 +339,3 @@ fn changes_of_other_classes_bring_no_request_forward() {
     check_windows(&log, 10.0, 2.0, "changed shares");
     assert!(log.len() >= 18, "{} of 20", log.len());
 }
-
-/// Regression: of four queues each had booked a place at the old rate, and lost it with the change: at the low one that
-/// was nearly half a second.
-#[test]
-fn booked_places_are_given_back_when_a_limit_changes() {
-    let mut world = Shards::new(usual(), 4);
-    let class = world.class(100);
-    let limit = |per_s| limited(Limits { iops: Rate::per_second(per_s), ..Limits::default() });
-    world.disk.set_qos(class, limit(1_000)).unwrap();
-    let loads: Vec<usize> = (0..4).map(|shard| world.backlog(shard, class, Op::Read, &[4 * KIB], 64)).collect();
-    for turn in 0..10 {
-        world.disk.set_qos(class, limit(1_000)).unwrap();
-        world.poll_all();
-        world.run_for(50 * MS + turn * 130_000);
-        world.disk.set_qos(class, limit(10)).unwrap();
-        world.poll_all();
-        world.start_counting();
-        world.run_for(S);
-        let log = amounts(&world.log, &loads, false);
-        assert!((9..=11).contains(&log.len()), "turn {turn}: {} of 10", log.len());
-    }
-}
