@@ -239,7 +239,8 @@ impl Gate {
 
     /// Moves `len_bytes` through the gate in as many calls of `call(offset, len)` as needed: each moves up to `len`
     /// bytes from `offset` of the transfer, and returns how many. A call that moves fewer is the last. Returns the
-    /// bytes moved in all.
+    /// bytes moved in all. An operation that is not a read or a write is not split: it is one call, with all of its
+    /// length.
     ///
     /// # Errors
     /// If nothing was moved before: the error of the failed call, or of the gate ([`GateError`]).
@@ -258,7 +259,7 @@ impl Gate {
                 Err(error) => return if moved > 0 { Ok(moved) } else { Err(error.into()) },
             };
 
-            let len = permit.len_bytes() as usize;
+            let len = if op.is_transfer() { permit.len_bytes() as usize } else { len_bytes };
             match call(moved, len) {
                 Ok(now) => {
                     let now = now.min(len);

@@ -272,3 +272,17 @@ fn a_trace_has_all_stations_of_a_call() {
     let bytes: Vec<u8> = receiver.try_iter().collect();
     assert!(bytes.windows(7).any(|window| window == b"/data/x"));
 }
+
+#[test]
+fn an_operation_that_moves_no_bytes_is_one_call() {
+    let gate = gate_of(DiskSetup::unlimited());
+    for (op, len_bytes) in [(Op::Flush, 0), (Op::Flush, 4096), (Op::Discard, 5 << 30), (Op::Allocate, 1 << 20)] {
+        let mut calls = Vec::new();
+        let moved = gate.transfer(Class::DEFAULT, op, len_bytes, |offset, len| {
+            calls.push((offset, len));
+            assert!(calls.len() < 10, "{op:?} is called again and again: {calls:?}");
+            Ok(len)
+        });
+        assert_eq!((moved.unwrap(), calls), (len_bytes, vec![(0, len_bytes)]), "{op:?}");
+    }
+}
