@@ -33,7 +33,7 @@
 //! * If a file system refuses direct I/O, it is used through the page cache; [`ScheduledStore::is_direct`] reports it.
 //! * Objects are opened through `/proc/self/fd`, which must exist; a trace names that path for reads.
 //! * If too many requests wait for a shard already, a call fails, with `WouldBlock` as its error's source.
-//! * Leftovers in directories behind symbolic links are not removed.
+//! * Leftovers in directories behind symbolic links are not removed, nor those that this user may not read or remove.
 //!
 //! # Example
 //! ```

@@ -162,20 +162,22 @@ fn is_staged_name(name: &str) -> bool {
     digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Removes the staged files below `directory` whose writers have died.
+/// Removes the staged files below `directory` whose writers have died, as far as this user may.
 pub(crate) fn remove_leftovers(directory: &Path) -> io::Result<()> {
     let mut directories = vec![directory.to_owned()];
     while let Some(directory) = directories.pop() {
         let entries = match std::fs::read_dir(&directory) {
-            // The directory was removed meanwhile, or this user cannot read it.
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => continue,
+            Err(error) if is_passed_over(&error) => continue,
             entries => entries?,
         };
 
         for entry in entries {
             let entry = entry?;
             // The type of the entry itself: symbolic links are not followed.
-            let kind = entry.file_type()?;
+            let kind = match entry.file_type() {
+                Err(error) if is_passed_over(&error) => continue,
+                kind => kind?,
+            };
             if kind.is_dir() {
                 directories.push(entry.path());
             } else if kind.is_file() && entry.file_name().to_str().is_some_and(is_staged_name) {
@@ -187,16 +189,21 @@ pub(crate) fn remove_leftovers(directory: &Path) -> io::Result<()> {
 }
 
 fn remove_if_left(path: &Path) -> io::Result<()> {
-    let gone = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
+    let pass_over = |error: io::Error| if is_passed_over(&error) { Ok(()) } else { Err(error) };
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) => return gone(error),
+        Err(error) => return pass_over(error),
     };
     // A live writer holds the lock. Remove the file under the lock, so that no new writer starts meanwhile.
     match file.try_lock() {
-        Ok(()) => std::fs::remove_file(path).or_else(gone),
+        Ok(()) => std::fs::remove_file(path).or_else(pass_over),
         Err(_) => Ok(()),
     }
+}
+
+/// Returns whether the error means that a file or directory is gone, or that it is not this user's to read or remove.
+fn is_passed_over(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
 /// Creates `directory` and its missing parents, and syncs the directories that got new entries.
@@ -220,6 +227,8 @@ fn e_tag(meta: &Metadata) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -250,6 +259,18 @@ mod tests {
         assert_eq!(names(&root.path().join("b/c")), [written.path().file_name().unwrap().to_str().unwrap()]);
         drop(written);
         assert!(names(&root.path().join("b/c")).is_empty());
+    }
+
+    /// Root may read and remove all files: then this one is removed.
+    #[test]
+    fn leftovers_of_other_users_are_passed_over() {
+        let root = tempfile::tempdir().unwrap();
+        let left = root.path().join(next_name());
+        std::fs::write(&left, "x").unwrap();
+        std::fs::set_permissions(&left, std::fs::Permissions::from_mode(0o000)).unwrap();
+        let is_readable = File::open(&left).is_ok();
+        remove_leftovers(root.path()).unwrap();
+        assert_eq!(left.exists(), !is_readable);
     }
 
     #[test]
