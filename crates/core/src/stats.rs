@@ -55,7 +55,8 @@ impl WaitReason {
 pub struct DirectionStats {
     /// Requests that ended, with success or not.
     pub requests: u64,
-    /// Bytes that they moved (the longest successful prefix of each).
+    /// Bytes moved (the longest successful prefix of each), also by requests that were cancelled between two pieces and
+    /// do not count above.
     pub bytes: u64,
 }
 

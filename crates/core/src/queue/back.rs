@@ -242,11 +242,15 @@ impl IoQueue {
         slot.cancelled = true;
         let (class, outstanding) = (slot.class, slot.outstanding);
         let stopped = Stopped { user_data: slot.user_data, moved_bytes: slot.prefix_bytes };
+        let direction = slot.op.direction();
 
-        self.members[class as usize].stats.cancelled += 1;
+        let stats = &mut self.members[class as usize].stats;
+        stats.cancelled += 1;
         if outstanding > 0 {
             return None;
         }
+        let done = if direction == Direction::Read { &mut stats.read } else { &mut stats.write };
+        done.bytes += u64::from(stopped.moved_bytes);
         self.slots.release(at);
         Some(stopped)
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use plimsoll_core::{
-    CostForm, CostModel, Disk, DiskConfig, FourFigures, GroupId, IoQueue, LatencyGoal, Op, Outcome, Progress,
-    QueueConfig, Rate,
+    Cancel, CostForm, CostModel, Disk, DiskConfig, FourFigures, GroupId, IoQueue, LatencyGoal, Op, Outcome, Progress,
+    QueueConfig, Rate, Stopped,
 };
 
 /// A disk of 10 MB/s and 100 operations a second that cuts requests into small pieces.
@@ -60,4 +60,26 @@ fn a_request_of_which_nothing_has_gone_is_not_cut() {
         matches!(queue.complete(2_000, piece, Outcome::Moved(4096)), Progress::Finished(f) if f.result == Ok(4096))
     );
     assert_eq!(queue.cut(id), None, "it has ended");
+}
+
+/// A reader that gives up while its request waits for its turn between two pieces.
+#[test]
+fn what_a_cancelled_request_had_moved_is_counted() {
+    let (mut queue, class) = queue();
+    let mut moved_bytes = [0; 2];
+    for (op, moved_bytes) in [Op::Read, Op::Write].into_iter().zip(&mut moved_bytes) {
+        let now_ns = if op == Op::Read { 1_000 } else { 60_000_000_000 };
+        let id = queue.enqueue(now_ns, class, op, 64 << 20, 7).unwrap();
+        let pieces: Vec<_> = std::iter::from_fn(|| queue.poll_dispatch(now_ns)).collect();
+        for piece in pieces {
+            let len_bytes = piece.len_bytes();
+            *moved_bytes += len_bytes;
+            assert!(matches!(queue.complete(now_ns, piece, Outcome::Moved(len_bytes)), Progress::Pending));
+        }
+        let stopped = Stopped { user_data: 7, moved_bytes: *moved_bytes };
+        assert!(*moved_bytes > 0 && queue.cancel(id) == Cancel::Cancelled(stopped));
+    }
+    let stats = queue.class_stats(class).unwrap();
+    assert_eq!([stats.read.bytes, stats.write.bytes], moved_bytes.map(u64::from));
+    assert_eq!((stats.cancelled, stats.errors, stats.queued_bytes), (2, 0, 0));
 }
