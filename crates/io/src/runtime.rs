@@ -444,9 +444,16 @@ impl Runtime {
         ends.into_iter().collect::<io::Result<()>>().map_err(StartError::System)
     }
 
+    /// Orders the shards of this runtime to stop. A shard that had ended by itself may run again, in another runtime.
     fn tell_to_stop(&self) {
-        for shard in self.shards() {
-            self.topology.mailboxes().send(shard, Shard::job(Shard::stop));
+        for (shard, thread) in &self.threads {
+            let own = thread.thread().id();
+            let stop = move |shard: &Shard| {
+                if std::thread::current().id() == own {
+                    shard.stop();
+                }
+            };
+            self.topology.mailboxes().send(*shard, Shard::job(stop));
         }
     }
 

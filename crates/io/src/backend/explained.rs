@@ -63,6 +63,8 @@ fn number_of_kind(kind: io::ErrorKind) -> i32 {
         io::ErrorKind::IsADirectory => libc::EISDIR,
         io::ErrorKind::StorageFull => libc::ENOSPC,
         io::ErrorKind::WouldBlock => libc::EAGAIN,
+        io::ErrorKind::BrokenPipe => libc::EPIPE,
+        io::ErrorKind::OutOfMemory => libc::ENOMEM,
         _ => libc::EIO,
     }
 }
@@ -80,6 +82,7 @@ mod tests {
             assert_eq!(error_number(&io::Error::from_raw_os_error(errno)), errno);
         }
         assert_eq!(error_number(&io::ErrorKind::NotFound.into()), libc::ENOENT);
+        assert_eq!(error_number(&io::ErrorKind::BrokenPipe.into()), libc::EPIPE);
         assert_eq!(error_number(&io::Error::other("whatever")), libc::EIO);
     }
 }

@@ -355,6 +355,28 @@ fn a_shard_that_stops_by_itself_leaves_nobody_waiting() {
     });
 }
 
+/// A program replaces a runtime whose shard has ended; the old one is dropped after that.
+#[test]
+fn dropping_a_runtime_stops_no_shard_of_the_next_one() {
+    within_reason(|| {
+        let (mut runtime, _, topology) = start(1, DiskSetup::unlimited());
+        runtime.handle(0).spawn(|shard| async move { shard.stop() }).unwrap();
+        let next = loop {
+            match Runtime::start(&topology, &options(BackendKind::Memory)) {
+                Ok(next) => break next,
+                Err(StartError::Shard(ReactorError::IsOpen { .. })) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        };
+        drop(std::mem::replace(&mut runtime, next));
+        // The second job runs in a turn after that of the first, in which an order to stop would have taken effect.
+        for _ in 0..2 {
+            assert_eq!(block_on(runtime.handle(0).run(|shard| async move { shard.number() })).unwrap(), 0);
+        }
+        runtime.stop().unwrap();
+    });
+}
+
 /// A shard that hangs for as long as `held` does, so that what is sent meanwhile arrives at once.
 fn hold(handle: &Handle) -> mpsc::Sender<()> {
     let (release, held) = mpsc::channel::<()>();
