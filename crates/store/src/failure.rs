@@ -13,7 +13,11 @@ pub(crate) const NAME: &str = "ScheduledStore";
 /// keeps its kind.
 pub(crate) fn failure(path: &Path, error: &io::Error) -> Error {
     let path = path.display().to_string();
-    let source = Box::new(explained(error_number(error), format!("{path}: {error}")));
+    let text = format!("{path}: {error}");
+    let numbered = explained(error_number(error), text.clone());
+    // An end of file, for one, has a kind and no number.
+    let source = if numbered.kind() == error.kind() { numbered } else { io::Error::new(error.kind(), text) };
+    let source = Box::new(source);
     match error.kind() {
         io::ErrorKind::NotFound => Error::NotFound { path, source },
         io::ErrorKind::AlreadyExists => Error::AlreadyExists { path, source },

@@ -337,6 +337,22 @@ async fn errors_are_object_stores_and_name_the_path() {
     world.end().await;
 }
 
+/// A program that ends must not take its own stopped shards for a broken disk.
+#[tokio::test]
+async fn an_error_keeps_its_kind() {
+    let World { runtime, store, .. } = &World::new(1).await;
+    store.put(&"file".into(), "x".into()).await.unwrap();
+    runtime.any_shard().spawn(|shard| async move { shard.stop() }).unwrap();
+    for error in [
+        store.get_ranges(&"file".into(), &[0..1]).await.map(drop).unwrap_err(),
+        store.put(&"other".into(), "y".into()).await.map(drop).unwrap_err(),
+    ] {
+        let Error::Generic { source, .. } = &error else { panic!("{error}") };
+        let source = source.downcast_ref::<std::io::Error>().unwrap();
+        assert_eq!(source.kind(), std::io::ErrorKind::BrokenPipe, "{error}");
+    }
+}
+
 #[tokio::test]
 async fn a_directory_of_no_disk_is_refused() {
     let setup = DiskSetup { mountpoints: vec!["/proc".into()], ..DiskSetup::unlimited() };
