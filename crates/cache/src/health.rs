@@ -20,6 +20,7 @@
 //! | reads slower than 4 times the others', and than 5 ms, for 2 s | slow |
 //! | reads faster than 2 times the others', or than 2.5 ms, for 5 s | healthy again |
 //! | `EINTR`, `EAGAIN`, `ENOMEM`, `ECANCELED`, `EBUSY` | nothing: the machine's fault, not the disk's |
+//! | a refusal of the scheduler: no room, a class that was removed | nothing |
 //!
 //! Sources: the Linux block layer answers `ENODEV` for an offline device, and `EIO`, `ENODATA` (medium), `ETIMEDOUT`,
 //! `ENOLINK`, `EREMOTEIO`, `EILSEQ` for an operation that went wrong (its table of status codes, `block/blk-core.c`).
@@ -147,9 +148,11 @@ fn meaning(errno: i32) -> Meaning {
     }
 }
 
-/// Returns whether an error is the machine's, or will pass, and says nothing about the disk.
+/// Returns whether an error is the machine's, or will pass, or is a refusal of the scheduler (its class was removed, say),
+/// and so says nothing about the disk.
 pub(crate) fn is_passing(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::WouldBlock
+        || error.get_ref().is_some_and(|inner| inner.is::<plimsoll::RefusedReason>())
         || error.raw_os_error().is_some_and(|errno| meaning(errno) == Meaning::Nothing)
 }
 

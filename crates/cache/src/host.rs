@@ -29,7 +29,7 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::DiskConfig;
 use plimsoll::{Class, Classes, DiskSetup, Handle, Runtime, ShardOptions, Topology};
 
-use crate::config::SPARE_DISKS;
+use crate::config::{BadConfig, SPARE_DISKS};
 use crate::error::CacheError;
 use crate::held::DiskFiles;
 
@@ -58,6 +58,11 @@ pub(crate) struct CacheClasses {
     pub(crate) evacuate: Class,
     pub(crate) checkpoint: Class,
     pub(crate) discard: Class,
+}
+
+/// Returns the error for a disk of a cache without a disk of the topology to schedule it.
+pub(crate) fn too_few_disks() -> CacheError {
+    CacheError::Config(BadConfig { key: "disks", expected: "a disk of the host's topology for each disk of the cache" })
 }
 
 impl CacheClasses {
@@ -124,10 +129,13 @@ impl Host {
     /// `disks` are the cache's disks in the topology, in the order in which the cache's disks will be named.
     ///
     /// # Errors
-    /// When there is no handle, or the classes cannot be made.
+    /// When there is no handle, the topology does not have the disks, or the classes cannot be made.
     pub fn on(topology: &Topology, handles: Vec<Handle>, disks: Range<u16>) -> Result<Host, CacheError> {
         if handles.is_empty() {
             return Err(CacheError::Stopped("a cache needs a handle to one shard at the least".to_owned()));
+        }
+        if disks.end > topology.disks() {
+            return Err(too_few_disks());
         }
         let classes = CacheClasses::of(topology.classes())?;
         let parts = HostParts { topology: topology.clone(), classes, disks, locks: true, files: DiskFiles::default() };

@@ -50,7 +50,7 @@ use crate::engine::{CacheIdentity, Engine};
 use crate::entry::{Entry, MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabId};
 use crate::error::CacheError;
 use crate::format::{Member, MemberState, Record, SlotError, Superblock};
-use crate::host::HostParts;
+use crate::host::{HostParts, too_few_disks};
 use crate::index::{Cursor, Verdict};
 use crate::key::KeyHash;
 use crate::label::{self, Prepared};
@@ -167,7 +167,7 @@ async fn prepare_all(host: &HostParts, shard: &Shard, sources: &[DiskSource]) ->
 fn check_count(host: &HostParts, sources: &[DiskSource]) -> Result<(), CacheError> {
     match sources.len() {
         0 => Err(CacheError::NoDisks),
-        count if count > host.disks.len() => Err(CacheError::TooManyDisks),
+        count if count > host.disks.len() => Err(too_few_disks()),
         _ => Ok(()),
     }
 }

@@ -212,7 +212,7 @@ pub enum DropReason {
     NoSpace,
     /// No disk takes writes.
     NoDisk,
-    /// The disk failed during the write.
+    /// The disk failed during the write, or the scheduler refused it, as it does for a class that was removed.
     WriteFailed,
     /// The key was removed, or inserted again, before the write ended.
     Superseded,
@@ -250,7 +250,7 @@ pub enum MissReason {
     Corrupt,
     /// The disk did not return the data.
     ReadFailed,
-    /// The scheduler has no room for the read.
+    /// The scheduler refused the read: it has no room, or the class of the read was removed.
     Overloaded,
 }
 

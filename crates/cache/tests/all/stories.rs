@@ -4,8 +4,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::world::{Town, value_of};
+use plimsoll::backend::choose::BackendKind;
+use plimsoll::{Classes, DiskSetup, Runtime, ShardOptions, Topology};
 use plimsoll_cache::stats::{DiskHealth, DropReason, MissReason};
-use plimsoll_cache::{CacheConfig, GetOptions, Inserted, Lookup};
+use plimsoll_cache::{CacheConfig, GetOptions, Host, InsertOptions, Inserted, Lookup};
 
 #[test]
 fn what_was_checkpointed_survives_a_crash() {
@@ -393,4 +395,47 @@ async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output =
     })
     .await;
     (a.unwrap(), b.unwrap())
+}
+
+/// A tenant leaves and its class is removed, while some of its reads and writes are still to come.
+#[test]
+fn requests_in_a_removed_class_say_nothing_about_the_disk() {
+    let town = Town::new(1, 32 << 20, 7);
+    town.create(1 << 20);
+    let life = town.open(&CacheConfig::default());
+    life.run(async |cache| {
+        let stays = value_of(1, 8192);
+        assert_eq!(cache.insert(b"stays", &stays).await.unwrap(), Inserted::Stored);
+        let removed = cache.classes().add_class("tenant", None, 100).unwrap();
+        cache.classes().remove(removed).unwrap();
+        for n in 0..20_u32 {
+            let options = InsertOptions { class: Some(removed), wait: true };
+            let end = cache.insert_with(&n.to_le_bytes(), &value_of(n, 8192), options).await.unwrap();
+            assert_eq!(end, Inserted::Dropped(DropReason::WriteFailed));
+            let options = GetOptions { class: Some(removed), deadline: None };
+            let read = cache.get_with(b"stays", options).await.unwrap();
+            assert!(matches!(read, Lookup::Miss(MissReason::Overloaded)), "{read:?}");
+        }
+        let disk = &cache.stats().disks[0];
+        assert_eq!((disk.health, disk.why.as_str()), (DiskHealth::Healthy, ""));
+        assert_eq!(cache.insert(b"more", &stays).await.unwrap(), Inserted::Stored);
+        let Lookup::Hit(block) = cache.get(b"stays").await.unwrap() else { panic!("it is lost") };
+        assert_eq!(&block[..], stays);
+    });
+    life.close();
+}
+
+/// Otherwise the disk counts as absent, and its blocks are lost.
+#[test]
+fn a_host_on_disks_that_its_topology_does_not_have_is_refused() {
+    let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+    let options = ShardOptions { backend: Some(BackendKind::Memory), pin: false, ..ShardOptions::default() };
+    let runtime = Runtime::start(&topology, &options).unwrap();
+    let host = |disks| Host::on(&topology, vec![runtime.handle(0)], disks).map(drop);
+    assert!(host(0..1).is_ok());
+    for disks in [0..2, 1..2, 5..7] {
+        let error = host(disks.clone()).unwrap_err().to_string();
+        assert!(error.contains("a disk of the host's topology"), "{disks:?}: {error}");
+    }
+    runtime.stop().unwrap();
 }
