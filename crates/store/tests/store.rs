@@ -344,7 +344,7 @@ async fn an_error_keeps_its_kind() {
     store.put(&"file".into(), "x".into()).await.unwrap();
     runtime.any_shard().spawn(|shard| async move { shard.stop() }).unwrap();
     for error in [
-        store.get_ranges(&"file".into(), &[0..1]).await.map(drop).unwrap_err(),
+        store.get_ranges(&"file".into(), std::slice::from_ref(&(0..1))).await.map(drop).unwrap_err(),
         store.put(&"other".into(), "y".into()).await.map(drop).unwrap_err(),
     ] {
         let Error::Generic { source, .. } = &error else { panic!("{error}") };
