@@ -1,8 +1,8 @@
 //! The end of a command that runs until it is told to end.
 //!
 //! # Why
-//! A server ends cleanly at the first signal. If its disk hangs or refuses every write, it cannot, and its operator must
-//! be able to end it all the same.
+//! A server ends cleanly at the first signal. If its disk hangs or refuses every write, it cannot, and its operator
+//! must be able to end it all the same.
 //!
 //! # How it works
 //! A task waits for SIGINT, SIGTERM and SIGHUP. The first is told to all that listen; another one that comes a second

@@ -6,7 +6,7 @@ mod common;
 #[path = "../../../crates/skip.rs"]
 mod skip;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,14 @@ impl SmallDisk<'_> {
             return None;
         }
         Some(SmallDisk(path))
+    }
+
+    /// Leaves not a byte of it free. Returns the file that takes the room.
+    fn fill(&self) -> PathBuf {
+        let ballast = self.0.join("ballast");
+        let mut file = std::fs::File::create(&ballast).unwrap();
+        while std::io::Write::write_all(&mut file, &[1; 4096]).is_ok() {}
+        ballast
     }
 }
 
@@ -70,15 +78,12 @@ fn a_full_disk_refuses_writes_and_recovers() {
 #[test]
 fn a_scan_does_not_wait_for_a_full_disk() {
     let directory = tempfile::tempdir().unwrap();
-    let Some(_disk) = SmallDisk::mount(directory.path()) else { return };
+    let Some(disk) = SmallDisk::mount(directory.path()) else { return };
     let server = Server::start(directory.path(), &[]);
     assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
 
     // Not a byte is left for the flush that a scan needs.
-    let ballast = directory.path().join("ballast");
-    let mut file = std::fs::File::create(&ballast).unwrap();
-    while std::io::Write::write_all(&mut file, &[1; 4096]).is_ok() {}
-    drop(file);
+    let ballast = disk.fill();
     let refusal = server.typed("SCAN 0");
     assert!(refusal.starts_with("-DISKFULL ") && refusal.contains("the scan has not begun"), "{refusal}");
     assert_eq!(server.typed("GET ship"), "$4\r\nahoy\r\n");
@@ -92,13 +97,10 @@ fn a_scan_does_not_wait_for_a_full_disk() {
 #[test]
 fn a_second_signal_ends_a_server_whose_disk_is_full() {
     let directory = tempfile::tempdir().unwrap();
-    let Some(_disk) = SmallDisk::mount(directory.path()) else { return };
+    let Some(disk) = SmallDisk::mount(directory.path()) else { return };
     let mut server = Server::start(directory.path(), &[]);
     assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
-    let ballast = directory.path().join("ballast");
-    let mut file = std::fs::File::create(&ballast).unwrap();
-    while std::io::Write::write_all(&mut file, &[1; 4096]).is_ok() {}
-    drop(file);
+    let ballast = disk.fill();
 
     server.terminate();
     let begun = Instant::now();

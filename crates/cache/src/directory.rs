@@ -18,11 +18,11 @@ use crate::random::random_u64;
 use crate::{CreateOptions, DiskSource, HostOptions};
 
 impl BlockCache {
-    /// Opens the cache in `directory`; if there is none, creates one of `capacity_bytes`, in a file of that length. Makes
-    /// the directory too if it is missing, so check first that the disk is mounted. The shortest way to a cache: on one
-    /// disk, with shards and a configuration of its own, both as by default. An existing cache keeps the capacity that it
-    /// was created with. Until the file is a cache, its name is `cache.new.` and a number; the next creation removes one
-    /// that was left by a crash.
+    /// Opens the cache in `directory`; if there is none, creates one of `capacity_bytes`, in a file of that length.
+    /// Makes the directory too if it is missing, so check first that the disk is mounted. The shortest way to a cache:
+    /// on one disk, with shards and a configuration of its own, both as by default. An existing cache keeps the
+    /// capacity that it was created with. Until the file is a cache, its name is `cache.new.` and a number; the next
+    /// creation removes one that was left by a crash.
     ///
     /// # Errors
     /// As [`BlockCache::create`] and [`BlockCache::open`], or when the file cannot be made. Of several concurrent

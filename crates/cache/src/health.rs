@@ -148,8 +148,8 @@ fn meaning(errno: i32) -> Meaning {
     }
 }
 
-/// Returns whether an error is the machine's, or will pass, or is a refusal of the scheduler (its class was removed, say),
-/// and so says nothing about the disk.
+/// Returns whether an error is the machine's, or will pass, or is a refusal of the scheduler (its class was removed,
+/// say), and so says nothing about the disk.
 pub(crate) fn is_passing(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::WouldBlock
         || error.get_ref().is_some_and(|inner| inner.is::<plimsoll::RefusedReason>())

@@ -287,7 +287,8 @@ impl Clock {
             self.edge.store(mean, Relaxed);
             mean
         } else {
-            // No other queue can bring up the clock of one that is away: the mean may be far behind those that are there.
+            // No other queue can bring up the clock of one that is away: the mean may be far behind those that are
+            // there.
             self.front()
         };
         let new = joined(local, front, others, 1, Cost::ZERO, lead_at_leaving);

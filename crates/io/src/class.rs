@@ -181,8 +181,8 @@ impl Classes {
         Ok(())
     }
 
-    /// Changes the quality of service of a class or group, on every disk and in all shards, while they run. Each disk has
-    /// the limits and reservations for itself. Of a group, only the limits count.
+    /// Changes the quality of service of a class or group, on every disk and in all shards, while they run. Each disk
+    /// has the limits and reservations for itself. Of a group, only the limits count.
     ///
     /// # Errors
     /// [`ClassError::Unknown`]; [`ClassError::BadQuantile`] if the target's quantile is not above 0 and below 1.

@@ -277,8 +277,8 @@ impl File {
     /// Reserves space for a range, growing the file unless `keep_size`.
     ///
     /// # Errors
-    /// As [`File::set_len`]. If the disk becomes full, what was reserved until then may stay, and the length have grown: ext4
-    /// then has no free space. [`File::set_len`] to the former length gives back what lies beyond it.
+    /// As [`File::set_len`]. If the disk becomes full, what was reserved until then may stay, and the length have
+    /// grown: ext4 then has no free space. [`File::set_len`] to the former length gives back what lies beyond it.
     pub async fn allocate(&self, offset: u64, len_bytes: u64, keep_size: bool) -> io::Result<()> {
         self.check_writable()?;
         check_end(offset, len_bytes)?;

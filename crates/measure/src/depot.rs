@@ -189,8 +189,8 @@ impl Source<'_> {
     }
 }
 
-/// Returns the part of a record of `tune` that determines its name. A measurement that is gone on with changes all lines
-/// but the first, which says where and when it began; without that, other records may begin alike.
+/// Returns the part of a record of `tune` that determines its name. A measurement that is gone on with changes all
+/// lines but the first, which says where and when it began; without that, other records may begin alike.
 fn named_by<'a>(record: &Record, text: &'a str) -> &'a str {
     match record.header.site.place {
         Some(_) => text.split_inclusive('\n').next().unwrap_or(text),

@@ -56,8 +56,8 @@ pub(crate) fn in_parts(ends: Ends, count: size_t, part: impl FnMut(size_t) -> ss
     copy(ends, count, PIECE_BYTES, part)
 }
 
-/// Returns whether both ends are one file. The kernel refuses to copy a range onto a part of itself; pieces of the ranges
-/// may not overlap.
+/// Returns whether both ends are one file. The kernel refuses to copy a range onto a part of itself; pieces of the
+/// ranges may not overlap.
 pub(crate) fn is_one_file((from, to): &Ends) -> bool {
     let id = |end: &End| {
         let stat = fds::stat(end.managed.fd)?;

@@ -74,13 +74,15 @@ pub(crate) struct Managed {
 }
 
 impl Managed {
-    /// Returns whether the descriptor was not closed since the call began. `dup2` may have put another file in its place.
+    /// Returns whether the descriptor was not closed since the call began. `dup2` may have put another file in its
+    /// place.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.entry.uses.load(Relaxed) == self.uses
     }
 
-    /// Returns whether the descriptor is still that of the same file as when the call began, or at [`Managed::renewed`].
+    /// Returns whether the descriptor is still that of the same file as when the call began, or at
+    /// [`Managed::renewed`].
     #[inline]
     pub(crate) fn is_same(&self) -> bool {
         self.is_open() && self.entry.replaced.load(Relaxed) == self.replaced
@@ -151,8 +153,8 @@ pub(crate) fn duplicate(old: i32, new: i32) {
     }
 }
 
-/// Manages `new` as a duplicate of `old`, which has taken its place. A call that waits at `new` is then for this file, as
-/// if it had begun afterwards.
+/// Manages `new` as a duplicate of `old`, which has taken its place. A call that waits at `new` is then for this file,
+/// as if it had begun afterwards.
 pub(crate) fn replace(old: i32, new: i32) {
     let entry = TABLE.get(new as usize).filter(|entry| entry.rules.load(Relaxed) != 0);
     match entry {

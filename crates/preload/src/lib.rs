@@ -14,10 +14,11 @@
 //! # Limits
 //! I/O that bypasses libc's functions is not managed: stdio's own calls (`fread`), `mmap`, io_uring, static programs,
 //! raw system calls. If a signal handler reads or writes a managed file while its thread is in one of the functions,
-//! its call bypasses the gate; one that jumps out of there is described in `inside`. Appending and vectored calls, those
-//! at the descriptor's position, and direct I/O that is not of whole blocks of 4 KiB, are never cut: they are charged in
-//! pieces, and submitted whole. Copies inside the kernel are charged after each piece. A trace has the name that a file had at its first call, even if the file is
-//! renamed later. Besides `io`, only this crate and `capi` have `unsafe`.
+//! its call bypasses the gate; one that jumps out of there is described in `inside`. Appending and vectored calls,
+//! those at the descriptor's position, and direct I/O that is not of whole blocks of 4 KiB, are never cut: they are
+//! charged in pieces, and submitted whole. Copies inside the kernel are charged after each piece. A trace has the name
+//! that a file had at its first call, even if the file is renamed later. Besides `io`, only this crate and `capi` have
+//! `unsafe`.
 //!
 //! # Example
 //! ```text

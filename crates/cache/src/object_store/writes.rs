@@ -68,8 +68,8 @@ impl MultipartUpload for Upload {
 /// A stream of deletions.
 pub(super) struct Deletion {
     core: Arc<Core>,
-    /// What the store has taken and not yet answered, in this order: stores answer in the order of the locations. `None`
-    /// for an error of the caller's stream, which is its own answer.
+    /// What the store has taken and not yet answered, in this order: stores answer in the order of the locations.
+    /// `None` for an error of the caller's stream, which is its own answer.
     pending: Mutex<VecDeque<Option<Path>>>,
 }
 

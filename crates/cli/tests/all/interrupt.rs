@@ -233,14 +233,15 @@ fn a_card_holds_what_was_measured() {
     }
 }
 
+/// Returns a scenario of reads for this time.
+fn scenario(duration: &str) -> String {
+    let jobs = "[{name: reads, type: randread, shards: all, shard_info: {parallelism: 4}}]";
+    format!("duration: {duration}\ndisks: [{{disk: i4i.2xlarge}}]\njobs: {jobs}\n")
+}
+
 #[test]
 fn runs_of_a_sweep_that_had_ended_are_printed() {
-    let scenario = "\
-duration: 2s
-disks: [{disk: i4i.2xlarge}]
-jobs: [{name: reads, type: randread, shards: all, shard_info: {parallelism: 4}}]
-";
-    let world = World::new(&[("mine.yaml", scenario)]);
+    let world = World::new(&[("mine.yaml", &scenario("2s"))]);
     let out = world.path().join("out");
     // The curves of a run are written when it ends.
     let has_ended = |_: &Child| std::fs::read_dir(&out).is_ok_and(|files| files.count() > 1);
@@ -254,12 +255,7 @@ jobs: [{name: reads, type: randread, shards: all, shard_info: {parallelism: 4}}]
 
 #[test]
 fn a_second_signal_ends_a_run_that_the_first_cannot() {
-    let scenario = "\
-duration: 10ms
-disks: [{disk: i4i.2xlarge}]
-jobs: [{name: reads, type: randread, shards: all, shard_info: {parallelism: 4}}]
-";
-    let world = World::new(&[("mine.yaml", scenario)]);
+    let world = World::new(&[("mine.yaml", &scenario("10ms"))]);
     let mut command = world.command(&["sim", "run", "mine.yaml", "--seeds", "200", "--format", "json"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary starts");
     // The result is longer than a pipe holds, and nobody reads the rest of it.

@@ -128,9 +128,9 @@ fn the_classes_of_a_queue_that_is_alone_keep_their_shares_however_late_it_is() {
     assert!((80..120).contains(&served[1]) && served[0] > 9_000, "{served:?}");
 }
 
-/// Regression (a class of 100 shares had nothing for seconds): a queue whose turn it is and that lacks tokens for a long
-/// piece was taken to be alone while another's short requests were all in the device. It claimed nothing, and each of
-/// those that ended was followed by another, which took the tokens.
+/// Regression (a class of 100 shares had nothing for seconds): a queue whose turn it is and that lacks tokens for a
+/// long piece was taken to be alone while another's short requests were all in the device. It claimed nothing, and each
+/// of those that ended was followed by another, which took the tokens.
 #[test]
 fn a_long_piece_has_its_tokens_beside_short_ones_that_are_all_in_the_device() {
     // The device has room for all; tokens are short.

@@ -78,8 +78,8 @@ fn the_end_of_a_run_does_not_widen_the_interval_of_a_rate() {
     assert!((980.0..1001.0).contains(&low) && (1001.0..1020.0).contains(&high), "{low} to {high}");
 }
 
-#[test]
-fn figures_of_tune_come_with_the_number_of_the_doubtful() {
+/// Returns a simulated disk, and options that measure only its figures.
+fn figures_of_gp3() -> (SimulatedDisk, TuneOptions) {
     let disk = SimulatedDisk {
         name: "gp3".to_owned(),
         spec: presets::find("gp3").unwrap().spec,
@@ -87,7 +87,12 @@ fn figures_of_tune_come_with_the_number_of_the_doubtful() {
         reported_block_bytes: None,
         foreign_bytes_per_s: 0.0,
     };
-    let options = TuneOptions { figures_only: true, data_bytes: 16 << 20, ..TuneOptions::quick("/data") };
+    (disk, TuneOptions { figures_only: true, data_bytes: 16 << 20, ..TuneOptions::quick("/data") })
+}
+
+#[test]
+fn figures_of_tune_come_with_the_number_of_the_doubtful() {
+    let (disk, options) = figures_of_gp3();
     let mut report = measure_simulated(&options, &disk, &mut (), &Control::default()).unwrap();
     for foreign_pct in [0.0, 40.0] {
         report.read_iops.as_mut().unwrap().foreign_pct = Some(foreign_pct);
@@ -137,14 +142,7 @@ fn a_recording_that_grew_has_its_name() {
 fn a_record_of_tune_that_is_gone_on_with_has_its_name() {
     let directory = tempfile::tempdir().unwrap();
     let (path, depot) = (directory.path().join("run.jsonl"), directory.path().join("depot"));
-    let disk = SimulatedDisk {
-        name: "gp3".to_owned(),
-        spec: presets::find("gp3").unwrap().spec,
-        cpu_ns_per_request: 0,
-        reported_block_bytes: None,
-        foreign_bytes_per_s: 0.0,
-    };
-    let options = TuneOptions { figures_only: true, data_bytes: 16 << 20, ..TuneOptions::quick("/data") };
+    let (disk, options) = figures_of_gp3();
     let options = TuneOptions { record: Some(path.clone()), ..options };
     measure_simulated(&options, &disk, &mut (), &Control::default()).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();

@@ -305,8 +305,8 @@ pub(crate) fn check_regions(options: &TestOptions) -> Result<(), TestError> {
     Ok(())
 }
 
-/// Returns the length of a job's region in the file or device that it names: at least a request. Here `data_size` is the
-/// whole region: all shards work on it.
+/// Returns the length of a job's region in the file or device that it names: at least a request. Here `data_size` is
+/// the whole region: all shards work on it.
 fn region_bytes(path: &Path, job: &Job) -> Result<u64, TestError> {
     let file_bytes = length_of(path)?;
     let after_bytes = file_bytes.saturating_sub(job.offset_bytes);

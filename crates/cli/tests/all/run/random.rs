@@ -1,4 +1,5 @@
-//! Random calls, right ones and wrong ones, have the results that they have without the library, and leave the same files.
+//! Random calls, right ones and wrong ones, have the results that they have without the library, and leave the same
+//! files.
 
 use super::programs::contents;
 use super::{DISK, World, compiled, ended, err};
