@@ -496,7 +496,7 @@ fn disks_that_are_not_what_they_should_be_are_refused() {
 fn an_encrypted_cache_survives_a_crash_and_opens_with_its_key_only() {
     let town = Town::new(2, 48 << 20, 7);
     town.world.set_faults(SimFaults { torn_write_probability: 0.3, ..SimFaults::default() }).unwrap();
-    town.create_with(SLAB_BYTES, Some([3; 32]));
+    town.create_with(SLAB_BYTES, Some([3; 32]), &town.disks);
     let with = |key| CacheConfig { encryption_key: key, ..quiet() };
     for key in [None, Some([4; 32])] {
         let error = town.try_open(&with(key)).err().unwrap();

@@ -5,6 +5,7 @@
 //! A few seeds run always; `PLIMSOLL_SEEDS=1000..2000` runs others.
 
 mod forgetful;
+mod members;
 mod run;
 
 use plimsoll::backend::sim::SimFaults;
@@ -80,6 +81,19 @@ fn disks_hang_with_their_writes() {
 #[test]
 fn a_disk_that_missed_a_checkpoint_has_none_of_it() {
     run(hangs(), 200_072);
+}
+
+/// The operator adds, expands and removes disks under load, and power failures interrupt it.
+#[test]
+fn disks_are_added_and_removed() {
+    let faults = SimFaults { short_transfer_probability: 0.01, ..CRASHES };
+    run_seeds(Family { faults, is_strict: true, has_changes: true, ..Family::default() }, 6);
+}
+
+/// Disks that are absent are forgotten, too, and added anew when they return.
+#[test]
+fn disks_are_added_and_removed_while_others_come_and_go() {
+    run_seeds(Family { faults: CRASHES, has_states: true, has_changes: true, ..Family::default() }, 6);
 }
 
 /// Returns the family of full caches with disks that come and go.

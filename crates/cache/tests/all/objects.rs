@@ -47,7 +47,7 @@ fn random_ranges_are_those_of_a_map() {
     crate::seeds::each(4, |seed| {
         let town = Town::new(2, 64 << 20, seed);
         let encryption_key = (seed % 2 == 1).then_some([7; 32]);
-        town.create_with(1 << 20, encryption_key);
+        town.create_with(1 << 20, encryption_key, &town.disks);
         let memory_bytes = if seed % 4 < 2 { 0 } else { 1 << 20 };
         let config = CacheConfig { encryption_key, memory_bytes, ..quiet() };
         let mut random = Random::new(seed);

@@ -8,10 +8,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use plimsoll::backend::sim::{SimConfig, SimDisk, SimDiskState, SimFaults};
-use plimsoll_cache::stats::{DropReason, MissReason};
-use plimsoll_cache::{BlockCache, CacheConfig, Inserted, Lookup, Placement};
+use plimsoll_cache::stats::{DiskHealth, DropReason, MissReason};
+use plimsoll_cache::{BlockCache, CacheConfig, CacheError, Inserted, Lookup, Placement};
 
 use super::forgetful::{Forgetful, State};
+use super::members::Members;
 use crate::world::{Life, Town, value_of};
 
 /// The disk that is always present.
@@ -31,6 +32,8 @@ pub(crate) struct Family {
     pub(crate) has_hangs: bool,
     /// Disks hang with their writes alone, too.
     pub(crate) has_write_hangs: bool,
+    /// Disks are added, expanded, removed and forgotten.
+    pub(crate) has_changes: bool,
     /// A block may be found damaged.
     pub(crate) may_corrupt: bool,
 }
@@ -80,6 +83,9 @@ struct Run {
     /// Nothing was dropped for want of room since then, so every block must be there.
     is_strict: Cell<bool>,
     can_narrow: bool,
+    members: RefCell<Members>,
+    /// Length of the largest disk.
+    largest_mib: Cell<u64>,
 }
 
 /// Returns the bytes of a value: its length, too, follows from its number.
@@ -107,11 +113,14 @@ pub(crate) fn run(family: Family, seed: u64) {
     let mut town = Town::of(&config, mib << 20);
     town.seed = seed;
     let key = dice.one_in(4).then_some([7; 32]);
-    town.create_with(1 << 20, key);
+    let first = if family.has_changes { 1 + dice.below(u64::from(disks)) as usize } else { usize::from(disks) };
+    let members = RefCell::new(Members::new(usize::from(disks), first));
+    town.create_with(1 << 20, key, &town.disks[..first]);
     let keys = if family.is_crowded { 20 * mib * u64::from(disks) } else { 300 };
     let is_strict = Cell::new(family.is_strict);
     let can_narrow = !family.may_corrupt && !family.has_states;
-    let run = Run { family, seed, dice, model: RefCell::default(), town, keys, key, is_strict, can_narrow };
+    let (model, largest_mib) = (RefCell::default(), Cell::new(mib));
+    let run = Run { family, seed, dice, model, town, keys, key, is_strict, can_narrow, members, largest_mib };
     // Many short lives make long logs, and so snapshots.
     let (lives, part) = if run.dice.one_in(4) { (16, 4) } else { (2 + run.dice.below(5), 1) };
     for number in 0..lives {
@@ -141,11 +150,25 @@ impl Run {
 
     /// Opens the cache with the disks present. If `is_calm`, there are no faults, and opening must succeed.
     fn open(&self, is_calm: bool) -> Life {
-        if !is_calm && let Ok(life) = self.town.try_open(&self.config()) {
+        if !is_calm && let Ok(life) = self.try_open() {
             return life;
         }
         self.town.world.set_faults(SimFaults::default()).unwrap();
-        self.town.try_open(&self.config()).unwrap_or_else(|error| panic!("it does not open: {error}"))
+        self.try_open().unwrap_or_else(|error| panic!("it does not open: {error}; seed {}", self.seed))
+    }
+
+    /// Opens the cache with the disks that the operator lists. A disk that is refused leaves the list.
+    fn try_open(&self) -> Result<Life, CacheError> {
+        loop {
+            let listed = self.members.borrow().listed(&self.town);
+            let error = match self.town.try_open_of(&self.config(), &listed) {
+                Ok(life) => return Ok(life),
+                Err(error) => error,
+            };
+            if !self.family.has_changes || !self.members.borrow_mut().refused(&self.town, &error) {
+                return Err(error);
+            }
+        }
     }
 
     fn live(&self, number: u64, part: u64) {
@@ -166,6 +189,9 @@ impl Run {
         if self.family.has_states {
             work.push(Box::pin(self.shake(&life)));
         }
+        if self.family.has_changes {
+            work.push(Box::pin(self.change(&life, cache)));
+        }
         let landed = self.town.world.landed() + 1 + dice.below(tasks * ops);
         let how = dice.below(3);
         if how == 0 {
@@ -183,7 +209,17 @@ impl Run {
         }
         // Changes that a failed close has not made durable are as uncertain as after a crash.
         self.model.borrow_mut().crashed();
+        self.grow_one();
         self.leave_some_out();
+    }
+
+    /// Makes a disk larger than all others, for the cache to be told of it later.
+    fn grow_one(&self) {
+        if self.family.has_changes && self.dice.one_in(3) {
+            self.town.calm();
+            self.largest_mib.update(|mib| mib + 1 + self.dice.below(8));
+            self.town.set_len(self.dice.below(self.town.disks.len() as u64) as usize, self.largest_mib.get() << 20);
+        }
     }
 
     /// Takes some disks away for the next opening, but never the anchor.
@@ -222,6 +258,42 @@ impl Run {
                 // Long enough for a disk to be readmitted.
                 shard.sleep(Duration::from_secs(6)).await;
             }
+        }
+    }
+
+    /// Changes the disks of the cache, as its operator.
+    async fn change(&self, life: &Life, cache: &BlockCache) {
+        let shard = life.runtime().shard(0).clone();
+        for _ in 0..self.dice.below(8) {
+            shard.sleep(Duration::from_micros(self.dice.below(20_000))).await;
+            let disk = self.dice.below(self.town.disks.len() as u64) as usize;
+            let source = &self.town.disks[disk];
+            match self.dice.below(6) {
+                0..3 => {
+                    self.members.borrow_mut().begins_to_add(disk);
+                    let added = cache.add_disk(source, self.dice.one_in(2)).await;
+                    if added.is_ok() {
+                        self.members.borrow_mut().is_added(disk);
+                    }
+                }
+                3 if disk != ANCHOR => {
+                    if cache.remove_disk(&source.path).is_ok() {
+                        self.members.borrow_mut().begins_to_leave(disk);
+                    }
+                }
+                4 => drop(cache.expand_disk(&source.path).await),
+                _ => self.forget_one(cache).await,
+            }
+        }
+    }
+
+    /// Forgets a disk that is missing, if there is one.
+    async fn forget_one(&self, cache: &BlockCache) {
+        let disks = cache.stats().disks;
+        if let Some(missing) = disks.iter().find(|disk| disk.health == DiskHealth::Missing) {
+            let present: Vec<String> = disks.iter().map(|disk| disk.path.clone()).collect();
+            self.members.borrow_mut().forgotten(&self.town, &present);
+            drop(cache.forget_disk(missing.number).await);
         }
     }
 

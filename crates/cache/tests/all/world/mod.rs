@@ -155,19 +155,18 @@ impl Town {
 
     /// Makes a cache of all disks.
     pub(crate) fn create(&self, slab_bytes: u32) {
-        self.create_with(slab_bytes, None);
+        self.create_with(slab_bytes, None, &self.disks);
     }
 
-    /// Makes a cache of all disks, encrypted with a key or not.
-    pub(crate) fn create_with(&self, slab_bytes: u32, encryption_key: Option<[u8; 32]>) {
+    /// Makes a cache of some disks, encrypted with a key or not.
+    pub(crate) fn create_with(&self, slab_bytes: u32, encryption_key: Option<[u8; 32]>, disks: &[DiskSource]) {
         let options = CreateOptions { slab_bytes: Some(slab_bytes), encryption_key, ..CreateOptions::default() };
-        self.try_create(&options, &self.disks, u64::MAX).unwrap().unwrap();
+        self.try_create(&options, disks, u64::MAX).unwrap().unwrap();
     }
 
     /// Makes a cache of some disks.
     pub(crate) fn create_of(&self, slab_bytes: u32, disks: &[DiskSource]) {
-        let options = CreateOptions { slab_bytes: Some(slab_bytes), ..CreateOptions::default() };
-        self.try_create(&options, disks, u64::MAX).unwrap().unwrap();
+        self.create_with(slab_bytes, None, disks);
     }
 
     /// Makes a cache whatever is on the disks.
