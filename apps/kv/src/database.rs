@@ -37,11 +37,13 @@ use slatedb::db_cache::moka::{MokaCache, MokaCacheOptions};
 use slatedb::db_cache::{DbCache, SplitCache};
 use slatedb::object_store::ObjectStore;
 use slatedb::{
-    ByteRangeBounds, CheckpointCreateResult, Db, DbIterator, DbReader, DbReaderMode, Error, GarbageCollectorBuilder,
-    WriteBatch, WriteHandle,
+    ByteRangeBounds, CheckpointCreateResult, CompactorBuilder, Db, DbIterator, DbReader, DbReaderMode, Error,
+    GarbageCollectorBuilder, WriteBatch, WriteHandle,
 };
 use slatedb_common::metrics::{DefaultMetricsRecorder, MetricValue};
+use tokio::runtime::Handle;
 
+use crate::background::Background;
 use crate::classes::ClassTable;
 use crate::commitlog::{Claim, CommitLog};
 use crate::engine::{DiskModel, Engine};
@@ -171,6 +173,7 @@ pub struct Database {
     /// By the hash of the key. A removal that looks while another has not yet deleted would count the key, too.
     removals: [tokio::sync::Mutex<()>; REMOVAL_LOCKS],
     claim: Claim,
+    background: Background,
     _locks: Vec<File>,
 }
 
@@ -232,6 +235,11 @@ impl Database {
             None => (Arc::new(store.clone()) as Arc<dyn ObjectStore>, None),
         };
 
+        let background =
+            Background::start().map_err(|error| Failure::machine("cannot start the background threads", error))?;
+        let compactor = CompactorBuilder::new(ROOT, Arc::clone(&seen))
+            .with_options(compactor())
+            .with_runtime(background.handle().clone());
         let garbage = GarbageCollectorBuilder::new(ROOT, Arc::clone(&seen))
             .with_options(garbage())
             .with_wal_gc(Arc::new(log.clone()));
@@ -239,15 +247,18 @@ impl Database {
         let builder = Db::builder(ROOT, seen)
             .with_settings(settings(&memory))
             .with_wal_writer(Box::new(log))
+            .with_compactor_builder(compactor)
             .with_gc_builder(garbage)
+            // All other tasks run where the database is built.
+            .with_write_runtime(Handle::current())
             .with_metrics_recorder(Arc::clone(&recorder) as _)
             .with_db_cache(cache(&memory, block_cache), 0)
             // An aligned block spans the fewest blocks of the disk, so direct I/O reads no neighbours.
             .with_sst_block_alignment(true);
 
-        let db = builder.build().await.map_err(|error| {
-            Failure::machine(format_args!("cannot open the database in {}", options.directory.display()), error)
-        })?;
+        let building = background.handle().spawn(builder.build());
+        let db = building.await.map_err(|error| cannot_open(options, error))?;
+        let db = db.map_err(|error| cannot_open(options, error))?;
 
         let space = SpaceGate::watch(directories(options), 2 * memory.unflushed_bytes)
             .map_err(|error| Failure::machine("cannot watch the free space", error))?;
@@ -262,6 +273,7 @@ impl Database {
             write_delay_ns: AtomicU64::new(0),
             removals: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             claim,
+            background,
             _locks: locks,
         })
     }
@@ -422,7 +434,7 @@ impl Database {
         let ended = self.db.status().close_reason;
         let closed = tokio::time::timeout(CLOSE_TIMEOUT, self.db.close()).await;
         self.space.stop();
-        drop((self.db, self.store));
+        drop((self.db, self.store, self.background));
 
         let stopped = match Arc::into_inner(self.engine) {
             Some(engine) => engine.stop().await,
@@ -504,6 +516,10 @@ impl Scan {
     }
 }
 
+fn cannot_open(options: &DatabaseOptions, error: impl std::fmt::Display) -> Failure {
+    Failure::machine(format_args!("cannot open the database in {}", options.directory.display()), error)
+}
+
 /// Returns the directories of a database.
 fn directories(options: &DatabaseOptions) -> Vec<PathBuf> {
     [Some(&options.directory), options.commitlog_directory.as_ref()].into_iter().flatten().cloned().collect()
@@ -563,6 +579,21 @@ fn cache(memory: &MemoryPlan, block_cache: Option<Arc<dyn DbCache>>) -> Arc<Spli
 
 /// Returns SlateDB's settings for a local disk, where a request costs microseconds and not cents.
 fn settings(memory: &MemoryPlan) -> Settings {
+    Settings {
+        l0_sst_size_bytes: memory.memtable_bytes as usize,
+        max_unflushed_bytes: memory.unflushed_bytes as usize,
+        min_filter_keys: FILTER_KEYS_MIN,
+        l0_max_ssts: L0_FILES_MAX,
+        l0_max_ssts_per_key: L0_FILES_MAX,
+        // Both have builders of their own.
+        compactor_options: None,
+        garbage_collector_options: None,
+        ..Settings::default()
+    }
+}
+
+/// Returns SlateDB's options for compaction.
+fn compactor() -> CompactorOptions {
     let poll = Duration::from_millis(500);
     let worker = CompactionWorkerOptions {
         max_concurrent_compactions: 2,
@@ -572,7 +603,7 @@ fn settings(memory: &MemoryPlan) -> Settings {
         ..CompactionWorkerOptions::default()
     };
 
-    let compactor = CompactorOptions {
+    CompactorOptions {
         poll_interval: poll,
         max_concurrent_compactions: 2,
         commit_compacted_interval: poll,
@@ -580,17 +611,6 @@ fn settings(memory: &MemoryPlan) -> Settings {
         checkpoint_lifetime: Duration::from_secs(60),
         worker: Some(worker),
         ..CompactorOptions::default()
-    };
-
-    Settings {
-        l0_sst_size_bytes: memory.memtable_bytes as usize,
-        max_unflushed_bytes: memory.unflushed_bytes as usize,
-        min_filter_keys: FILTER_KEYS_MIN,
-        l0_max_ssts: L0_FILES_MAX,
-        l0_max_ssts_per_key: L0_FILES_MAX,
-        compactor_options: Some(compactor),
-        garbage_collector_options: None,
-        ..Settings::default()
     }
 }
 

@@ -17,6 +17,7 @@
 //! # Example
 //! `plimsoll-kv serve --dir /var/lib/kv`, then `redis-cli -p 6380 set ship ahoy`.
 
+mod background;
 pub mod budget;
 pub mod classes;
 pub mod command;

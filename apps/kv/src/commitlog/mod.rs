@@ -50,11 +50,13 @@ pub struct CommitLog {
     segments: Arc<Segments>,
     /// The records found at the start, until the replay takes them.
     found: Arc<Mutex<Found>>,
+    /// The runtime of the task that writes.
+    runtime: tokio::runtime::Handle,
 }
 
 impl CommitLog {
     /// Opens the log that `claim` holds, or creates it, with files of `segment_bytes` and space for `reserved_bytes`.
-    /// All of its I/O has `class`.
+    /// All of its I/O has `class`. It is written by a task of the caller's runtime, wherever SlateDB is built.
     ///
     /// # Errors
     /// The system's error.
@@ -68,7 +70,11 @@ impl CommitLog {
         let segments_min = reserved_bytes.div_ceil(segment_bytes) as usize;
         let log = (claim.log().to_owned(), claim.seed());
         let (segments, found) = Segments::open(handle, class, log, segment_bytes, segments_min).await?;
-        Ok(CommitLog { segments: Arc::new(segments), found: Arc::new(Mutex::new(found)) })
+        Ok(CommitLog {
+            segments: Arc::new(segments),
+            found: Arc::new(Mutex::new(found)),
+            runtime: tokio::runtime::Handle::current(),
+        })
     }
 }
 
@@ -100,7 +106,7 @@ impl WriterInit for CommitLog {
 
         Ok(WriterInitResult {
             replay_iterator: Box::new(Replay { segments: Arc::clone(&self.segments), records }),
-            wal_writer: Box::new(Writer::start(Arc::clone(&self.segments), last_number)),
+            wal_writer: Box::new(Writer::start(&self.runtime, Arc::clone(&self.segments), last_number)),
         })
     }
 }
@@ -252,7 +258,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(segments: Arc<Segments>, last_number: u64) -> Writer {
+    fn start(runtime: &tokio::runtime::Handle, segments: Arc<Segments>, last_number: u64) -> Writer {
         let state = State {
             open: Record::default(),
             ended: VecDeque::new(),
@@ -269,7 +275,7 @@ impl Writer {
         let (work, flushed) = (Notify::new(), watch::Sender::new(last_number));
         let shared = Arc::new(Shared { state: Mutex::new(state), work, flushed });
         let writing = Arc::clone(&shared);
-        let task = tokio::spawn(async move { writing.write_all(&segments).await });
+        let task = runtime.spawn(async move { writing.write_all(&segments).await });
         Writer { shared, task: Some(task) }
     }
 }
