@@ -34,12 +34,15 @@ use plimsoll_store::Operation;
 use slatedb::object_store::{Extensions, path::Path};
 use slatedb::object_store_tag::{ObjectStoreCallTag, TableStoreKind};
 
+/// Shares of the queries, on which those that the controllers set are based.
+pub const QUERY_SHARES: u32 = 100;
+
 /// Names and initial shares of the classes other than `default`.
 pub const CLASSES: [(&str, u32); 7] = [
     ("commitlog", 100),
     ("memtable", 100),
     ("compaction", 100),
-    ("query", 100),
+    ("query", QUERY_SHARES),
     ("repair-read", 20),
     ("repair-write", 20),
     ("analytics", 20),

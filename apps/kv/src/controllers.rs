@@ -6,11 +6,11 @@
 //!
 //! # How it works
 //! Every [`INTERVAL`], ScyllaDB's curves in [`plimsoll::core::backlog`] map two backlogs to shares: unflushed memory
-//! divided by its limit, and the bytes that compaction still has to write divided by the memory budget. The first curve
-//! ends one memory table earlier, because SlateDB frees memory a table at a time. A level 0 that is more than half full
-//! also counts as a backlog of compaction: a full one stops flushes, however few bytes it has. Clients' writes are
-//! delayed by the cube of the fullness of memory or of level 0, whichever is fuller; level 0 counts once it has files
-//! enough to be compacted.
+//! divided by its limit, and the bytes that compaction still has to write divided by the memory budget. The curves are
+//! for queries of 1000 shares; those here have [`QUERY_SHARES`]. The first curve ends one memory table earlier, because
+//! SlateDB frees memory a table at a time. A level 0 that is more than half full also counts as a backlog of compaction:
+//! a full one stops flushes, however few bytes it has. Clients' writes are delayed by the cube of the fullness of memory
+//! or of level 0, whichever is fuller; level 0 counts once it has files enough to be compacted.
 //!
 //! # Limits
 //! A running compaction counts as not begun, because SlateDB does not report its progress.
@@ -27,6 +27,7 @@ use plimsoll::core::backlog::{
 use slatedb::db_stats::TOTAL_MEM_SIZE_BYTES;
 use tokio::sync::watch;
 
+use crate::classes::QUERY_SHARES;
 use crate::database::{Database, L0_FILES_MAX};
 
 /// Time between two measurements of the backlogs.
@@ -89,8 +90,9 @@ impl Controllers {
         let classes = database.classes();
         let memory = database.memory();
         let table = memory.memtable_bytes as f64 / memory.unflushed_bytes as f64;
-        let flush = ShareController::new(ShareCurve::flush_of_tables(table), INTERVAL.as_nanos() as u64);
-        let compaction = ShareController::new(ShareCurve::compaction(), COMPACTION_INTERVAL_NS);
+        let flush = ShareCurve::flush_of_tables(table).beside(QUERY_SHARES);
+        let flush = ShareController::new(flush, INTERVAL.as_nanos() as u64);
+        let compaction = ShareController::new(ShareCurve::compaction().beside(QUERY_SHARES), COMPACTION_INTERVAL_NS);
         Controllers {
             flush: (classes.memtable, flush),
             compaction: (classes.compaction, compaction),

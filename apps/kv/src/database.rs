@@ -594,7 +594,8 @@ fn settings(memory: &MemoryPlan) -> Settings {
 
 /// Returns SlateDB's options for compaction.
 fn compactor() -> CompactorOptions {
-    let poll = Duration::from_millis(500);
+    // A file of level 0 waits for this long before its compaction begins, and level 0 fills meanwhile.
+    let poll = Duration::from_millis(100);
     let worker = CompactionWorkerOptions {
         max_concurrent_compactions: 2,
         compactions_poll_interval: poll,

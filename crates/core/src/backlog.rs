@@ -51,14 +51,14 @@ impl ShareCurve {
     }
 
     /// Returns ScyllaDB's curve for compaction, whose backlog is bytes to be written over bytes of memory: 50 shares at
-    /// 0, 100 at 1.5, 1000 at 30.
+    /// 0, 100 at 1.5, 1000 at 30. Its queries and its commit log have 1000 ([`ShareCurve::beside`]).
     #[must_use]
     pub fn compaction() -> ShareCurve {
         ShareCurve { points: vec![(0.0, 50), (1.5, 100), (BACKLOG_MOST, 1000)] }
     }
 
     /// Returns ScyllaDB's curve for flushing memtables, whose backlog is dirty memory over its limit: 10 shares at 0.6,
-    /// 200 at 0.8, 1000 at 1.
+    /// 200 at 0.8, 1000 at 1. Its queries and its commit log have 1000 ([`ShareCurve::beside`]).
     #[must_use]
     pub fn flush() -> ShareCurve {
         ShareCurve::flush_of_tables(0.0)
@@ -75,6 +75,17 @@ impl ShareCurve {
         // NaN counts as memory that comes free at once. `clamp` keeps NaN.
         let table = if table.is_nan() { 0.0 } else { table.clamp(0.0, 0.5) };
         ShareCurve { points: vec![(0.0, 0), (0.6 - table, 10), (0.8 - table, 200), (1.0 - table, 1000)] }
+    }
+
+    /// Returns one of ScyllaDB's curves for a database whose queries have `shares` instead of 1000, with all of its shares
+    /// in that proportion, rounded to whole ones.
+    #[must_use]
+    pub fn beside(mut self, shares: u32) -> ShareCurve {
+        for (_, at) in &mut self.points {
+            let exact = u64::from(*at) * u64::from(shares);
+            *at = ((exact + QUERY_SHARES / 2) / QUERY_SHARES).min(u64::from(u32::MAX)) as u32;
+        }
+        self
     }
 
     /// Returns the shares at `backlog`, at least 1. A NaN counts as no backlog.
@@ -94,6 +105,9 @@ impl ShareCurve {
         ((shares + 0.5) as u32).max(1)
     }
 }
+
+/// Shares of queries in ScyllaDB, in which its curves are given.
+const QUERY_SHARES: u64 = 1000;
 
 /// Relative change of a class's shares below which [`ShareController`] leaves them alone.
 pub const DEAD_BAND: f64 = 0.02;
@@ -305,6 +319,9 @@ mod tests {
             (ShareCurve::flush_of_tables(0.25), &[(0.0, 1), (0.35, 10), (0.55, 200), (0.65, 600), (0.75, 1000)]),
             (ShareCurve::flush_of_tables(7.0), &[(0.1, 10), (0.3, 200), (0.5, 1000)]),
             (ShareCurve::flush_of_tables(f64::NAN), &[(0.6, 10), (0.8, 200), (1.0, 1000)]),
+            (ShareCurve::compaction().beside(100), &[(0.0, 5), (1.5, 10), (30.0, 100)]),
+            (ShareCurve::flush().beside(100), &[(0.0, 1), (0.6, 1), (0.8, 20), (1.0, 100)]),
+            (ShareCurve::compaction().beside(u32::MAX), &[(1.5, 429_496_730), (30.0, u32::MAX)]),
         ];
         for (curve, points) in cases {
             for (backlog, shares) in points {
