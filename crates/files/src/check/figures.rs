@@ -9,7 +9,8 @@
 //! second, and 2^33 N / (N + 1) bytes.
 //!
 //! **Limits.** Disks below [`SLOW_DISK_IOPS`] operations per second may rotate, and have any relation of bytes to
-//! operations; rules about that relation skip them.
+//! operations; rules about that relation skip them. Rules about the errors of other programs skip the figures of
+//! `tune` and of presets.
 //!
 //! **Example.** Requests of 1 MiB: N = 2048, so 8 585 742 391 B/s; a preset with 8 585 068 032 B/s was measured there.
 
@@ -69,8 +70,11 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         },
     ];
 
+    let is_measured = subject.is_measured();
     for direction in &directions {
-        int_max(subject, direction, findings);
+        if !is_measured {
+            int_max(subject, direction, findings);
+        }
         bytes_per_operation(subject, direction, findings);
         beyond_any_disk(subject, direction, findings);
         binary_suffix(subject, direction, findings);
@@ -79,12 +83,12 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let [read, write] = &directions;
     // Figures that no disk has are not compared either.
     let is_no_disk = |direction: &Direction| direction.bytes_per_s / direction.iops.max(1) < 512;
-    if !directions.iter().any(is_no_disk) {
+    if !is_measured && !directions.iter().any(is_no_disk) {
         compare_directions(subject, read, write, findings);
     }
 
-    saturation(subject, "read_saturation_length", subject.disk.properties.read_saturation_bytes, read, findings);
-    saturation(subject, "write_saturation_length", subject.disk.properties.write_saturation_bytes, write, findings);
+    saturation(subject, "read_saturation_length", subject.disk.properties.read_saturation_bytes, findings);
+    saturation(subject, "write_saturation_length", subject.disk.properties.write_saturation_bytes, findings);
     rate_factor(subject, findings);
 }
 
@@ -152,7 +156,7 @@ fn bytes_per_operation(subject: &Subject<'_>, direction: &Direction, findings: &
     // Published figures have this error with 256 KiB; other blocks would give the same.
     let blocks = [(262_144.0, 0.03), (131_072.0, 0.001), (524_288.0, 0.01), (1_048_576.0, 0.01)];
     let block = blocks.into_iter().find(|(size, part)| near(*size, *part)).map(|(size, _)| size / 1024.0);
-    if let Some(block_kib) = block.filter(|_| direction.iops >= SLOW_DISK_IOPS) {
+    if let Some(block_kib) = block.filter(|_| direction.iops >= SLOW_DISK_IOPS && !subject.is_measured()) {
         let message = format!(
             "{shown}, {block_kib:.0} KiB: the operations seem to be counted in the run that measured the bandwidth"
         );
@@ -218,14 +222,11 @@ fn compare_directions(subject: &Subject<'_>, read: &Direction, write: &Direction
     );
 
     let message_key = write.iops_key;
-    // Only a program that measured the disk knows its latency. A measurement cannot swap directions, and lasts until a
-    // cache is full.
-    let is_measured = subject.disk.properties.unloaded_latency_ns > 0;
-    if iops > 1.1 && bytes > 1.1 && !is_measured {
+    if iops > 1.1 && bytes > 1.1 {
         let message = format!("{shown}: they seem to be in each other's place");
         let remedy = "swap the read and write figures, or measure again";
         findings.push(subject.finding(FindingCode::ReadWriteSwapped, message_key, message, remedy));
-    } else if iops > 1.25 && read.iops >= SLOW_DISK_IOPS && !is_measured {
+    } else if iops > 1.25 && read.iops >= SLOW_DISK_IOPS {
         let message = format!("{shown}: flash reads more often than it writes");
         let remedy = "measure longer: a cache takes writes for a while; or with more requests in flight for the reads";
         findings.push(subject.finding(FindingCode::WriteIopsAboveRead, message_key, message, remedy));
@@ -238,30 +239,10 @@ fn compare_directions(subject: &Subject<'_>, read: &Direction, write: &Direction
     }
 }
 
-fn saturation(
-    subject: &Subject<'_>,
-    key: &str,
-    length: Option<u64>,
-    direction: &Direction,
-    findings: &mut Vec<Finding>,
-) {
-    let Some(bytes) = length else { return };
-    let reached = direction.iops as f64 * bytes as f64;
-
-    let message = if !(4_096..=16 << 20).contains(&bytes) {
-        format!("{} bytes is no length at which disks saturate (4 KiB to 16 MiB)", format_count(bytes))
-    } else if reached < 0.9 * direction.bytes_per_s as f64 {
-        format!(
-            "{} operations/s of {} bytes are {}, less than the bandwidth of {}",
-            format_count(direction.iops),
-            format_count(bytes),
-            format_throughput_decimal(reached),
-            format_throughput_decimal(direction.bytes_per_s as f64)
-        )
-    } else {
-        return;
-    };
-
+/// Operations are at random, and the length is of requests in order: their product is no bound of the bandwidth.
+fn saturation(subject: &Subject<'_>, key: &str, length: Option<u64>, findings: &mut Vec<Finding>) {
+    let Some(bytes) = length.filter(|bytes| !(4_096..=16 << 20).contains(bytes)) else { return };
+    let message = format!("{} bytes is no length at which disks saturate (4 KiB to 16 MiB)", format_count(bytes));
     let remedy = "remove it, or measure at which request size the throughput stops growing";
     findings.push(subject.finding(FindingCode::SaturationLength, key, message, remedy));
 }

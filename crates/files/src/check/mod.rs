@@ -103,7 +103,7 @@ pub enum FindingCode {
     VolumeCap,
     /// There are more disks than Seastar configures.
     TooManyDisks,
-    /// The saturation length is one at which the disk could not reach its bandwidth, or that no disk has.
+    /// The saturation length is one that no disk has.
     SaturationLength,
     /// The factor makes the figures larger, or nearly nothing.
     RateFactor,
@@ -159,6 +159,12 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
+    /// Returns whether the figures are of `tune`, or of a preset: only these files state a latency. `tune` sends
+    /// requests without a limit of its own, and measures each figure by itself and until a cache is full.
+    fn is_measured(&self) -> bool {
+        self.disk.properties.unloaded_latency_ns > 0
+    }
+
     fn finding(&self, code: FindingCode, key: &str, message: String, remedy: impl Into<String>) -> Finding {
         Finding {
             code: variant_name(code),

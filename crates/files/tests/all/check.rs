@@ -114,6 +114,25 @@ fn a_disk_whose_writes_are_faster_is_believed_where_it_was_measured() {
     }
 }
 
+/// `tune --quick` on a virtual disk: writes of 32 KiB in order are quicker than those of 4 KiB at random. And what only
+/// other programs confuse.
+#[test]
+fn what_tune_has_measured_is_no_error_of_another_program() {
+    let cases = [
+        ([87_781, 2_900_000_000, 66_747, 3_430_000_000], "    write_saturation_length: 32768\n", None),
+        ([3_000, 786_432_000, 3_000, 786_432_000], "", Some("volume_cap")),
+        ([752_697, 8_585_068_032, 350_060, 6_211_869_696], "", Some("int_max_rate")),
+        ([3_000, 786_432_000, 1_000, 200_000_000], "", Some("phases_collapsed")),
+    ];
+    for (figures, more, by_others) in cases {
+        let measured = check_figures(figures, &format!("{more}    unloaded_latency_ns: 59136\n"));
+        assert_eq!(codes(&measured), [], "{figures:?}");
+        let found = check_figures(figures, more);
+        let found: Vec<&str> = found.iter().map(|finding| finding.code.as_str()).collect();
+        assert!(by_others.is_none_or(|code| found.contains(&code)), "{figures:?}: {found:?}");
+    }
+}
+
 /// Disks of m7gd, which are not in the table; and any that share no more than their reads with one that is.
 #[test]
 fn disks_of_other_families_are_not_judged() {

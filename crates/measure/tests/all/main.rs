@@ -14,5 +14,6 @@ mod scenario_file;
 mod skip;
 mod test_report;
 mod tune;
+mod tune_checked;
 mod tune_sim;
 mod verdicts;
