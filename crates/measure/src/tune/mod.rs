@@ -391,7 +391,13 @@ fn cost_place(options: &TuneOptions, place: &Place, is_in_memory: bool) -> Resul
     }
     let path = place.directory.clone();
     let claim = block::claim(&path).map_err(|error| TuneError::Device { path: path.display().to_string(), error })?;
-    Ok(costs::CostPlace::Device { path, range_bytes: 0..options.data_bytes, claim: Some(claim) })
+    Ok(costs::CostPlace::Device { path, range_bytes: 0..data_bytes(options, place), claim: Some(claim) })
+}
+
+/// Returns the bytes to measure: those asked for, or those of a device with fewer.
+fn data_bytes(options: &TuneOptions, place: &Place) -> u64 {
+    let size_bytes = place.device.as_ref().and_then(|device| device.size_bytes).filter(|_| place.is_block_device);
+    options.data_bytes.min(size_bytes.unwrap_or(u64::MAX))
 }
 
 fn scratch_name(shard: u16) -> String {
@@ -406,8 +412,7 @@ fn make_spans(
     place: &Place,
 ) -> Result<Vec<Span>, TuneError> {
     let block_bytes = u64::from(SEQUENTIAL_BYTES);
-    let size_bytes = place.device.as_ref().and_then(|device| device.size_bytes).filter(|_| place.is_block_device);
-    let data_bytes = options.data_bytes.min(size_bytes.unwrap_or(u64::MAX));
+    let data_bytes = data_bytes(options, place);
     let len_bytes = data_bytes / u64::from(options.shards) / block_bytes * block_bytes;
     if len_bytes < SPAN_MIN_BYTES {
         let (have, need) = (format_bytes_binary(data_bytes), format_bytes_binary(SPAN_MIN_BYTES));

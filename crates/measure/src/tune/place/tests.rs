@@ -9,6 +9,7 @@ use plimsoll::sys::sysfs::{self, Member, Raid};
 use tempfile::TempDir;
 
 use super::super::report::device::{Device, Leaf, Warning, WarningCode};
+use super::super::{TuneOptions, data_bytes};
 use super::{Place, PlaceError, block_size, one_per_device, physical_block_bytes, warnings};
 use crate::Roots;
 use crate::skip::skip;
@@ -396,4 +397,22 @@ fn file_systems_are_warned_of() {
     });
     let assumed = FileInfo { align_source: AlignSource::AssumedPage, ..info() };
     assert_eq!(codes(&warnings(&good(), &assumed, 4)), [WarningCode::AssumedAlignment]);
+}
+
+/// Its spans and its discards end where it ends.
+#[test]
+fn of_a_device_smaller_than_the_data_its_own_bytes_are_measured() {
+    let options = TuneOptions { data_bytes: 1 << 30, ..TuneOptions::new("/dev/none") };
+    let place = |is_block_device, size_bytes| {
+        let device = Some(Device { size_bytes, ..Device::default() });
+        Place { is_block_device, device, ..Place::default() }
+    };
+    for (is_block_device, size_bytes, bytes) in [
+        (true, Some(64 << 20), 64 << 20),
+        (true, Some(2 << 30), 1 << 30),
+        (true, None, 1 << 30),
+        (false, Some(64), 1 << 30),
+    ] {
+        assert_eq!(data_bytes(&options, &place(is_block_device, size_bytes)), bytes, "{size_bytes:?}");
+    }
 }
