@@ -32,6 +32,9 @@ use super::yaml;
 pub const SURFACE_COLUMNS: [&str; 4] = ["write_MBps", "read_iops", "p50_ms", "p95_ms"];
 pub const ARRIVAL_COLUMNS: [&str; 4] = ["at_us", "op", "offset_bytes", "len_bytes"];
 
+/// Most reads a second of a cell. A simulation makes each of them, and the quickest disks do a tenth.
+pub const READ_IOPS_MAX: f64 = 1e8;
+
 const MAX_ARRIVALS_BYTES: usize = 64 << 20;
 /// Latest arrival, in microseconds.
 const LATEST_US: f64 = 1e12;
@@ -43,7 +46,7 @@ const EXACT_MAX: f64 = (1_u64 << 53) as f64;
 ///
 /// # Errors
 /// With the line: missing, doubled or unknown columns; missing or empty fields, or fields that are no numbers; rates
-/// below 0, latencies that are not above 0, a p95 below the median.
+/// below 0 or, of reads, above [`READ_IOPS_MAX`]; latencies that are not above 0, a p95 below the median.
 pub fn parse_surface(source_name: &str, text: &str) -> Result<Vec<Cell>, ConfigError> {
     surface(&Source::new(source_name, text))
 }
@@ -65,6 +68,9 @@ fn surface(source: &Source) -> Result<Vec<Cell>, ConfigError> {
             if good { Ok(value) } else { Err(row.out_of_range(column, expected)) }
         };
         let [write, read, p50, p95] = [number(0, false)?, number(1, false)?, number(2, true)?, number(3, true)?];
+        if read > READ_IOPS_MAX {
+            return Err(row.out_of_range(1, &format!("at most {READ_IOPS_MAX}")));
+        }
         if p95 < p50 {
             return Err(row.out_of_range(3, "at least the median, p50_ms"));
         }

@@ -31,6 +31,7 @@ fn surfaces_that_are_refused() {
         ("0,5,nan,0.2", Code::InvalidValue, "remove the line"),
         ("0,five,0.1,0.2", Code::InvalidValue, "remove the line"),
         ("-1,5,0.1,0.2", Code::OutOfRange, "leave the line out"),
+        ("0,1e12,0.1,0.2", Code::OutOfRange, "leave the line out"),
         ("0,5,0,0.2", Code::OutOfRange, "leave the line out"),
         ("0,5,0.3,0.2", Code::OutOfRange, "leave the line out"),
     ];

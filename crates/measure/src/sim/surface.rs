@@ -18,6 +18,7 @@
 //! ```
 
 use plimsoll_core::Rate;
+use plimsoll_files::csv::READ_IOPS_MAX;
 use plimsoll_files::disk::DiskModel;
 use plimsoll_sim::device::{DeviceSpec, SpecError};
 use plimsoll_sim::fit::Cell;
@@ -37,7 +38,7 @@ pub struct Surface {
 /// Returns the cells of the default grid, with placeholders for measured latencies.
 pub fn grid(model: &DiskModel) -> Vec<Cell> {
     let rate = |rate: Rate| rate.get().map_or(1e9, |per_s| per_s as f64);
-    let (reads, writes) = (rate(model.figures.read_iops), rate(model.figures.write_bandwidth));
+    let (reads, writes) = (rate(model.figures.read_iops).min(READ_IOPS_MAX), rate(model.figures.write_bandwidth));
     let p = model.mix_exponent_p;
     let load = |read: f64, write: f64| {
         if p.is_infinite() { read.max(write) } else { (read.powf(p) + write.powf(p)).powf(1.0 / p) }
