@@ -47,6 +47,14 @@ impl Channel {
         0.0
     }
 
+    /// Stands still from `from_ns` to `until_ns`: pays debt from the idle time before, and starts nothing within.
+    pub(super) fn stand_still(&mut self, from_ns: u64, until_ns: u64, speed: f64) {
+        self.arrive(from_ns, speed);
+        if self.free_ns < until_ns {
+            (self.free_ns, self.free_part) = (until_ns, 0.0);
+        }
+    }
+
     /// Serves for `service_ns` (real time) after the work already accepted.
     #[inline]
     pub(super) fn serve(&mut self, service_ns: f64) {

@@ -132,6 +132,15 @@ impl Member {
         (self.speed, self.error_rate) = (fault.speed_factor, fault.error_rate);
     }
 
+    /// Lets all channels stand still in a stall: none pays debt of buffered writes.
+    pub(super) fn stand_still(&mut self, (from_ns, until_ns): (u64, u64), speed: f64) {
+        let speed = speed * self.speed * self.mix.capacity;
+        for lane in &mut self.lanes {
+            let channel_speed = speed / lane.len() as f64;
+            lane.iter_mut().for_each(|channel| channel.stand_still(from_ns, until_ns, channel_speed));
+        }
+    }
+
     /// Serves a part. Returns how long after `part.at_ns` it is done, in ns.
     #[inline]
     pub(super) fn serve(&mut self, part: &Part, rng: &mut Rng) -> f64 {

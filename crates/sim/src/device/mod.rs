@@ -143,6 +143,9 @@ impl Device {
         }
 
         self.weather.advance(now_ns, &mut self.rng);
+        for stall in self.weather.stalls.drain(..) {
+            self.members.iter_mut().for_each(|member| member.stand_still(stall, self.weather.factor));
+        }
         let mut at_ns = now_ns.max(self.weather.stalled_until_ns);
         if request.op.is_transfer() {
             for cap in &mut self.caps {

@@ -33,6 +33,8 @@ pub(super) struct Weather {
     pub(super) factor: f64,
     /// Time before which nothing starts.
     pub(super) stalled_until_ns: u64,
+    /// The stalls that have begun, begin and end, until the device takes them.
+    pub(super) stalls: Vec<(u64, u64)>,
     /// Time of the next change.
     next_ns: u64,
     step_factor: f64,
@@ -55,6 +57,7 @@ impl Weather {
             spec,
             factor: 1.0,
             stalled_until_ns: 0,
+            stalls: Vec::new(),
             next_ns: 0,
             step_factor: 1.0,
             next_step: 0,
@@ -79,7 +82,7 @@ impl Weather {
             self.next_step += 1;
         }
         while let Some(&(at_ns, for_ns)) = self.spec.stalls.get(self.next_stall).filter(|stall| stall.0 <= now_ns) {
-            self.stalled_until_ns = self.stalled_until_ns.max(at_ns.saturating_add(for_ns));
+            self.stall(at_ns, at_ns.saturating_add(for_ns));
             self.next_stall += 1;
         }
         self.stall_at_random(now_ns, rng);
@@ -102,10 +105,15 @@ impl Weather {
             let spec = &self.spec;
             let for_ns = pareto(rng, spec.stall_min_ns, spec.stall_alpha, spec.stall_max_ns) as u64;
             let until_ns = self.random_stall_ns.saturating_add(for_ns);
-            self.stalled_until_ns = self.stalled_until_ns.max(until_ns);
+            self.stall(self.random_stall_ns, until_ns);
             self.random_stall_ns = until_ns.saturating_add(self.gap_ns(rng));
         }
         self.random_stall_ns = self.random_stall_ns.max(now_ns.saturating_add(self.gap_ns(rng)));
+    }
+
+    fn stall(&mut self, from_ns: u64, until_ns: u64) {
+        self.stalled_until_ns = self.stalled_until_ns.max(until_ns);
+        self.stalls.push((from_ns, until_ns));
     }
 
     fn gap_ns(&self, rng: &mut Rng) -> u64 {

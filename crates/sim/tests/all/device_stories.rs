@@ -138,6 +138,22 @@ fn capacity_steps_and_stalls_come_on_time() {
     assert_eq!(per_100_ms[51..55], [0; 4], "nothing returns from a stalled device");
 }
 
+/// A buffer that is full when the device stalls is as full after it, whether a request came in the stall or not.
+#[test]
+fn a_stalled_device_writes_nothing_out() {
+    // 1 GB/s: 16 MiB take 16.8 ms.
+    let buffer = BufferSpec { size_bytes: 16 << 20, ..BufferSpec::default() };
+    let weather = WeatherSpec { stalls: vec![(MS, 500 * MS)], ..WeatherSpec::default() };
+    for again_ns in [2 * MS, 501 * MS] {
+        let mut device =
+            device(&DeviceSpec { buffer: buffer.clone(), weather: weather.clone(), ..DeviceSpec::default() });
+        assert!(one(&mut device, 0, Op::Write, 0, 16 << 20).at_ns < MS, "into the empty buffer");
+        let done_ns = one(&mut device, again_ns, Op::Write, 16 << 20, 16 << 20).at_ns;
+        // One of the 16.8 ms passed before the stall.
+        assert_close((done_ns - 501 * MS) as f64, 15.8e6, 0.03, "the time to make room");
+    }
+}
+
 #[test]
 fn random_stalls_noise_and_pauses_leave_their_marks() {
     let worst_and_rate = |spec: DeviceSpec, op| {
