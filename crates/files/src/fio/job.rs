@@ -141,8 +141,7 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job),
 
 /// Returns whether the job does direct I/O: the later one of `direct` and `buffered` counts.
 fn direct(reader: &mut Reader<'_>, backend: Option<BackendKind>) -> Result<bool, ConfigError> {
-    let at = |name| reader.get(name).map(|setting| setting.name_span.start);
-    match (at("direct"), at("buffered")) {
+    match (reader.get("direct"), reader.get("buffered")) {
         (None, None) => {
             if backend != Some(BackendKind::Null) {
                 let message = "the job does not say `direct=1`, so its requests go through the page cache, as in fio";
@@ -150,7 +149,7 @@ fn direct(reader: &mut Reader<'_>, backend: Option<BackendKind>) -> Result<bool,
             }
             Ok(false)
         }
-        (direct, buffered) if buffered > direct => Ok(!reader.flag("buffered")?),
+        _ if reader.is_later("buffered", "direct") => Ok(!reader.flag("buffered")?),
         _ => reader.flag("direct"),
     }
 }
@@ -300,8 +299,7 @@ fn random_pct(reader: &Reader<'_>, kind: JobKind) -> Result<[u8; 2], ConfigError
 
 /// Returns the reads in a hundred requests; the later one of `rwmixread` and `rwmixwrite` counts.
 fn read_pct(reader: &Reader<'_>) -> Result<u8, ConfigError> {
-    let at = |name| reader.get(name).map(|setting| setting.name_span.start);
-    let pct = if at("rwmixwrite") > at("rwmixread") {
+    let pct = if reader.is_later("rwmixwrite", "rwmixread") {
         reader.int("rwmixwrite", 0..=100)?.map(|writes| 100 - writes)
     } else {
         reader.int("rwmixread", 0..=100)?

@@ -39,6 +39,12 @@ impl<'a> Reader<'a> {
         self.settings.get(name).copied()
     }
 
+    /// Returns whether the option `name` stands after `other`, or alone.
+    pub(super) fn is_later(&self, name: &str, other: &str) -> bool {
+        let order = |name: &str| self.get(name).map(|setting| setting.order);
+        order(name) > order(other)
+    }
+
     /// Returns the position of an option's value, or of the header if there is none.
     pub(super) fn span(&self, name: &str) -> Span {
         self.get(name).map_or(self.header, |setting| &setting.value_span).clone()

@@ -40,9 +40,10 @@ pub(super) struct Setting {
     pub(super) name: &'static str,
     /// The value with variables replaced; `None` if the line has no `=`.
     pub(super) value: Option<String>,
-    pub(super) name_span: Span,
     /// Position of the value, or of the name if there is no value.
     pub(super) value_span: Span,
+    /// Number among all settings: settings of an included file have one position.
+    pub(super) order: usize,
 }
 
 /// A section: a header and the settings up to the next one.
@@ -86,6 +87,9 @@ pub(super) fn read(
         } else if let Some(setting) = setting(source, text, &span, environment, warnings)? {
             section.settings.push(setting);
         }
+    }
+    for (order, setting) in sections.iter_mut().flat_map(|section| &mut section.settings).enumerate() {
+        setting.order = order;
     }
     Ok(sections)
 }
@@ -156,7 +160,7 @@ fn include(
         }
     }
     for setting in settings {
-        (setting.name_span, setting.value_span) = (span.clone(), span.clone());
+        setting.value_span = span.clone();
     }
     Ok(())
 }
@@ -203,9 +207,9 @@ fn setting(
 
     let value_span = raw.map_or(name_span.clone(), |raw| trimmed(raw, span.end - raw.len()));
     let value = raw.map(|raw| expand(source, raw.trim(), &value_span, environment)).transpose()?;
-    let setting = Setting { name, value, name_span, value_span };
+    let setting = Setting { name, value, value_span, order: 0 };
     let refuse = |reason: &str| {
-        let error = source.error_at(&setting.name_span, Code::NotSupported, format!("`{word}` is not supported"));
+        let error = source.error_at(&name_span, Code::NotSupported, format!("`{word}` is not supported"));
         Err(error.with_key(name).with_help(reason))
     };
 
@@ -213,7 +217,7 @@ fn setting(
         Use::Read => {}
         Use::Silent => return Ok(None),
         Use::Note(why) => {
-            let warning = source.error_at(&setting.name_span, Code::Ignored, format!("`{word}` has no effect here"));
+            let warning = source.error_at(&name_span, Code::Ignored, format!("`{word}` has no effect here"));
             warnings.push(warning.with_key(name).with_help(why).into_warning());
             return Ok(None);
         }

@@ -225,10 +225,14 @@ fn included_files_are_lines_of_the_section() {
     write("section.inc", "[k]\n");
     write("unknown.inc", "direct=1\niodpeth=4\n");
     write("loop.inc", "include loop.inc\n");
+    write("mix.inc", "rwmixread=70\nrwmixwrite=10\ndirect=1\nbuffered=1\n");
 
     let file = read("[global]\ninclude base.inc\n[a]\nbs=4k\n[b]\n").unwrap();
     let lengths: Vec<_> = file.jobs.iter().map(|fio| (fio.job.request_bytes, fio.job.direct)).collect();
     assert_eq!(lengths, [(4096, true), (16384, true)]);
+    // Of two options of which the later counts, that is the later in the included file.
+    let mixed = read("[j]\nrw=randrw\nsize=1m\ninclude mix.inc\n").unwrap().jobs.remove(0).job;
+    assert_eq!((mixed.kind, mixed.direct), (JobKind::RandMixed { read_pct: 90 }, false));
     for (name, code, place) in [
         ("bad.inc", Code::InvalidValue, "jobs.fio:2:"),
         ("section.inc", Code::Syntax, "section.inc:1:"),
