@@ -219,6 +219,7 @@ pub fn replay(plan: &ReplayPlan, control: &Control) -> Result<Replayed, ReplayEr
     let mut run = RunResult::default();
     let mut counts: Vec<ReplayCounts> = vec![ReplayCounts::default(); plan.classes.len()];
     let mut totals = ReplayTotals::default();
+    let mut has_read_all = false;
 
     for (end, choice) in ends {
         let end = end?;
@@ -226,9 +227,10 @@ pub fn replay(plan: &ReplayPlan, control: &Control) -> Result<Replayed, ReplayEr
         run.backend.get_or_insert(choice);
         counts.iter_mut().zip(&end.counts).for_each(|(all, mine)| all.merge(mine));
         totals.add(&end.totals);
+        has_read_all |= end.has_read_all;
     }
     // If the replay ended early, the reader continues without a receiver: do not wait for it.
-    if !control.stop.is_asked() && plan.duration_ns.is_none() {
+    if has_read_all {
         let fed = feed.join().map_err(|_| ReplayError::Nothing {
             path: plan.trace.display().to_string(),
             reason: "reading it broke".to_owned(),

@@ -56,6 +56,8 @@ pub(super) struct ShardEnd {
     pub(super) result: ShardResult,
     pub(super) counts: Vec<ReplayCounts>,
     pub(super) totals: ReplayTotals,
+    /// Whether the reader ended before the shard, and not the reverse.
+    pub(super) has_read_all: bool,
 }
 
 /// A request in flight.
@@ -101,6 +103,7 @@ struct Runner<'a> {
     marked_ns: u64,
     counts: Vec<ReplayCounts>,
     totals: ReplayTotals,
+    has_read_all: bool,
 }
 
 /// Replays the requests that come through `batches`.
@@ -155,6 +158,7 @@ pub(super) fn run(
         marked_ns: 0,
         counts: vec![ReplayCounts::default(); plan.classes.len()],
         totals: ReplayTotals::default(),
+        has_read_all: false,
     };
     runner.turn_until_over(member)?;
     Ok(runner.finish())
@@ -281,7 +285,7 @@ impl Runner<'_> {
             match batches.try_recv() {
                 Ok(batch) => self.pending.extend(batch),
                 Err(TryRecvError::Empty) => return,
-                Err(TryRecvError::Disconnected) => self.batches = None,
+                Err(TryRecvError::Disconnected) => (self.batches, self.has_read_all) = (None, true),
             }
         }
     }
@@ -522,6 +526,6 @@ impl Runner<'_> {
         // The load is over by now, so the windows' limits say nothing.
         let window_limits = Vec::new();
         let result = ShardResult { shard, cpu_ns: self.cpu_ns, elapsed_ns, jobs: self.results, window_limits };
-        ShardEnd { result, counts: self.counts, totals: self.totals }
+        ShardEnd { result, counts: self.counts, totals: self.totals, has_read_all: self.has_read_all }
     }
 }

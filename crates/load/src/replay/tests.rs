@@ -185,6 +185,18 @@ fn a_stop_ends_it_and_a_duration_too() {
     assert_eq!(totals.issued, 0);
 }
 
+/// The trace is another file when it is read again.
+#[test]
+fn an_error_of_the_second_reading_is_one_of_the_replay_whatever_its_duration() {
+    for duration_ns in [None, Some(3_600_000_000_000)] {
+        let file = trace(&steady());
+        let plan = ReplayPlan { duration_ns, ..plan(&file, 2, Speed::Times(1.0)) };
+        std::fs::write(file.path(), "no trace").unwrap();
+        let error = replay(&plan, &Control::default()).unwrap_err().to_string();
+        assert!(error.contains("this is no trace"), "{duration_ns:?}: {error}");
+    }
+}
+
 #[test]
 fn a_shard_that_cannot_begin_ends_the_replay_and_nothing_else_under_its_control() {
     let file = trace(&[(0, 1, Op::Read, 0, 4096, 10, 5), (0, 1, Op::Read, 0, 4096, 3_600_000_000_000, 5)]);
