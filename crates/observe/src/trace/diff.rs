@@ -9,8 +9,9 @@
 //! above 1 % is a difference. Patterns are the differing dispatch gaps, then shares of time by what stood in the way,
 //! then stages, each with the largest ratio first.
 //!
-//! **Limits.** The load must be the same; the analysis cannot check that. Classes and disks are matched by name. At
-//! most [`GROUPS_MAX`] classes times stages are kept. Short traces have few intervals, so they prove few differences.
+//! **Limits.** The load must be the same; the analysis cannot check that. Classes and disks are matched by name, disks
+//! of one name by their order. At most [`GROUPS_MAX`] classes times stages are kept. Short traces have few intervals,
+//! so they prove few differences.
 //!
 //! **Example.** `plimsoll trace diff slow.plt fast.plt` begins with
 //! `dispatch gap of disk 0: 83.0 us against 1.00 us, 83x shorter`.
@@ -196,8 +197,8 @@ pub fn diff(base: &SideDone, other: &SideDone) -> DiffReport {
     let mut found = Vec::new();
     let mut unmatched = BTreeSet::new();
 
-    for (disk, other) in matched(&base.gaps.disks, &other.gaps.disks, &mut unmatched) {
-        let of_gap = |it| compared(String::new(), disk.disk.clone(), "gap", it);
+    for (name, disk, other) in matched(&base.gaps.disks, &other.gaps.disks, &mut unmatched) {
+        let of_gap = |it| compared(String::new(), name.clone(), "gap", it);
         found.extend(figures(side(disk), side(other), &mut rng).into_iter().map(of_gap));
     }
 
@@ -236,27 +237,36 @@ fn side(gaps: &DiskGaps) -> sides::Side<'_> {
     sides::Side { means_ns: &gaps.gap_means_ns, all: &gaps.gap_all }
 }
 
-/// Pairs the disks of both sides by name. If each side has only one, pairs these.
+/// Pairs the disks of both sides by name, several of one name in their order. If each side has only one disk, pairs
+/// these. Returns each pair's name, with a number from the second disk of one name on.
 fn matched<'a>(
     base: &'a [DiskGaps],
     other: &'a [DiskGaps],
     unmatched: &mut BTreeSet<String>,
-) -> Vec<(&'a DiskGaps, &'a DiskGaps)> {
+) -> Vec<(String, &'a DiskGaps, &'a DiskGaps)> {
     if let ([base], [other]) = (base, other) {
-        return vec![(base, other)];
+        return vec![(base.disk.clone(), base, other)];
     }
 
+    let mut others: BTreeMap<String, &DiskGaps> = numbered(other).collect();
     let mut pairs = Vec::new();
-    for disk in base {
-        match other.iter().find(|it| it.disk == disk.disk) {
-            Some(it) => pairs.push((disk, it)),
-            None => drop(unmatched.insert(format!("{}: this disk is in the first trace only", disk.disk))),
+    for (name, disk) in numbered(base) {
+        match others.remove(&name) {
+            Some(other) => pairs.push((name, disk, other)),
+            None => drop(unmatched.insert(format!("{name}: this disk is in the first trace only"))),
         }
     }
-    for disk in other.iter().filter(|disk| base.iter().all(|it| it.disk != disk.disk)) {
-        unmatched.insert(format!("{}: this disk is in the second trace only", disk.disk));
-    }
+    unmatched.extend(others.into_keys().map(|name| format!("{name}: this disk is in the second trace only")));
     pairs
+}
+
+/// Returns the disks with their names; the second of one name is `NAME (2)`.
+fn numbered(disks: &[DiskGaps]) -> impl Iterator<Item = (String, &DiskGaps)> {
+    disks.iter().enumerate().map(|(at, disk)| {
+        let name = &disk.disk;
+        let number = 1 + disks.iter().take(at).filter(|earlier| earlier.disk == *name).count();
+        (if number > 1 { format!("{name} ({number})") } else { name.clone() }, disk)
+    })
 }
 
 fn compared(class: String, disk: String, stage: &'static str, figure: sides::Figure) -> Compared {
@@ -284,13 +294,13 @@ fn judge(found: &mut [Compared]) {
 
 fn reason_parts(base: &GapsReport, other: &GapsReport) -> Vec<ReasonParts> {
     let mut found = Vec::new();
-    for (disk, other) in matched(&base.disks, &other.disks, &mut BTreeSet::new()) {
+    for (name, disk, other) in matched(&base.disks, &other.disks, &mut BTreeSet::new()) {
         let part = |disk: &DiskGaps, reason: &str| {
             disk.reasons.iter().find(|it| it.reason == reason).map_or(0.0, |it| it.time_part)
         };
         let names: BTreeSet<&str> = disk.reasons.iter().chain(&other.reasons).map(|it| it.reason).collect();
         let mut add = |reason: &str, base_part: f64, other_part: f64| {
-            found.push(ReasonParts { disk: disk.disk.clone(), reason: reason.to_owned(), base_part, other_part });
+            found.push(ReasonParts { disk: name.clone(), reason: reason.to_owned(), base_part, other_part });
         };
         add("empty", disk.empty_part, other.empty_part);
         names.into_iter().for_each(|reason| add(reason, part(disk, reason), part(other, reason)));

@@ -100,3 +100,34 @@ fn numbers_of_one_class_name_are_one_class() {
         assert_eq!(joined.windows.means(), times.windows.means(), "{key:?}");
     }
 }
+
+#[test]
+fn disks_of_one_name_are_paired_in_their_order() {
+    let of = |loads: &[Vec<Event>]| {
+        let mut names = Names::default();
+        let mut file = Vec::new();
+        (0..2).for_each(|number| drop(names.disks.insert(number, "data".to_owned())));
+        let mut writer = Writer::new(&mut file, Clock::Virtual, 0).unwrap();
+        writer.names(&names).unwrap();
+        for (disk, load) in (0..).zip(loads) {
+            let load: Vec<Event> = load.iter().map(|event| Event { disk, ..*event }).collect();
+            writer.events(disk, 0, &load).unwrap();
+        }
+        drop(writer);
+        let mut side = Side::default();
+        let trace = super::super::read_from(file.as_slice(), &mut |item| side.visit(&item)).unwrap();
+        side.finish(&trace)
+    };
+
+    let [free, slow] = [Story::FREE, Story::OLD_DEFAULTS].map(|story| events(story, &[16], 400));
+    let once = of(&[free.clone(), slow.clone()]);
+    let found = diff(&once, &once);
+    assert!(found.patterns.is_empty() && !found.is_worse && found.unmatched.is_empty(), "{found:#?}");
+    let swapped = diff(&once, &of(&[slow, free.clone()]));
+    for gap in ["dispatch gap of data (mean): ", "dispatch gap of data (2) (mean): "] {
+        assert!(swapped.patterns.iter().any(|it| it.starts_with(gap)), "{:#?}", swapped.patterns);
+    }
+    // If one side has more disks of a name, the last are left.
+    let alone = diff(&once, &of(&[free]));
+    assert_eq!(alone.unmatched, ["data (2): this disk is in the first trace only"]);
+}
