@@ -392,7 +392,6 @@ impl State {
         remarks.extend(stragglers.into_iter().map(|straggler| straggler.remark));
 
         let parts = self.members.iter().zip(members).zip(&split.byte_shares);
-        let parts = parts.filter(|((_, member), _)| member.judged.is_some());
         GroupObserved {
             group: group.to_owned(),
             parts: parts
