@@ -268,7 +268,7 @@ impl Collected {
             }
             Kind::OwnCsv => {
                 let what = "CSV of `plimsoll stat`";
-                let intervals = own_csv::read(name, &text, &mut notes);
+                let intervals = own_csv::read(name, &text, &self.options, &mut notes);
                 self.extend(name, with_devices(name, intervals, what, &text)?)?;
                 what.to_owned()
             }

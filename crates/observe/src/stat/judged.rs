@@ -32,6 +32,13 @@ pub struct Observed {
     pub remarks: Vec<Remark>,
 }
 
+impl Observed {
+    /// Returns whether it is the mean since the start of the host; `None`: it may be one.
+    pub(super) fn since_boot(&self) -> Option<bool> {
+        (!self.may_be_since_boot).then_some(self.is_since_boot)
+    }
+}
+
 /// A device in an interval, judged. Serializes to the keys that iostat's JSON does not have, without the interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
@@ -162,7 +169,7 @@ pub struct Remark {
 pub struct GroupObserved {
     /// The name of the array, or the one that the user gave.
     pub group: String,
-    /// The members with their parts, in the order of the group.
+    /// All members with their parts, in the order of the group; those that are not in the interval have none.
     #[serde(rename = "members")]
     pub parts: Vec<Part>,
     /// How many devices do the work, as if each did an equal part: (sum x)^2 / sum x^2 over bytes moved. From 1 to the

@@ -45,7 +45,7 @@ pub fn header() -> String {
 /// Renders the lines of an interval, each with its line end.
 pub fn lines(observed: &Observed) -> String {
     let timestamp = observed.end_unix_ms.and_then(|ms| time(ms, "%Y-%m-%dT%H:%M:%S.%3fZ"));
-    let when = [known(timestamp), figure(observed.duration_s, 6), observed.is_since_boot.to_string()];
+    let when = [known(timestamp), figure(observed.duration_s, 6), known(observed.since_boot())];
     let line = |judged: &Judged| {
         // Two decimals, as iostat prints them.
         let columns = keyed_all(&judged.interval.columns).map(|(_, value)| fixed(value.filter(|it| it.is_finite()), 2));

@@ -106,7 +106,7 @@ impl Begin {
 struct End<'a> {
     end_unix_ms: Option<u64>,
     duration_s: Option<f64>,
-    is_since_boot: bool,
+    is_since_boot: Option<bool>,
     gaps: Vec<GapJson<'a>>,
     groups: &'a [GroupObserved],
     classes: &'a [ClassRow],
@@ -122,7 +122,7 @@ impl<'a> End<'a> {
         End {
             end_unix_ms: observed.end_unix_ms,
             duration_s: rounded(observed.duration_s, 6),
-            is_since_boot: observed.is_since_boot,
+            is_since_boot: observed.since_boot(),
             gaps: observed.devices.iter().filter_map(gap).collect(),
             groups: &observed.groups,
             classes,

@@ -207,7 +207,8 @@ fn read_host(
 
         let stamp = report.get("timestamp").and_then(Value::as_str).and_then(|text| times::parse(text, order));
         stamp.iter().for_each(|stamp| notes.zone(*stamp));
-        let is_since_boot = match report.get("is_since_boot") {
+        let said = report.get("is_since_boot");
+        let is_since_boot = match said {
             Some(said) => said.as_bool().unwrap_or(false),
             None => at == 0 && !options.is_first_an_interval,
         };
@@ -220,7 +221,7 @@ fn read_host(
             end_unix_ms: report.get("end_unix_ms").and_then(Value::as_u64).or_else(|| stamp.and_then(Stamp::unix_ms)),
             duration_s: said_s.or_else(between_s).filter(|_| !is_since_boot),
             is_since_boot,
-            may_be_since_boot: false,
+            may_be_since_boot: said == Some(&Value::Null) && !options.is_first_an_interval,
             cpu: report.get("avg-cpu").and_then(Value::as_object).and_then(|shares| {
                 let number = |value: &Value| value.as_f64().filter(|share| *share >= 0.0);
                 cpu_shares(shares.iter().map(|(name, value)| (name.as_str(), number(value))))

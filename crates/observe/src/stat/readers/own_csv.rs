@@ -19,7 +19,7 @@ use plimsoll_files::csv::{self, CsvCell};
 use plimsoll_files::error::{Code, Source};
 
 use super::columns::{self, Figure};
-use super::{Notes, shown};
+use super::{Notes, ReadOptions, shown};
 use crate::stat::{Columns, DeviceInterval, Interval};
 
 /// The columns with which the header begins.
@@ -33,7 +33,7 @@ pub(super) fn has_header(text: &str) -> bool {
 }
 
 /// Reads the rows of a text. A row that cannot be right is left out, with a note.
-pub(in crate::stat) fn read(name: &str, text: &str, notes: &mut Notes) -> Vec<Interval> {
+pub(in crate::stat) fn read(name: &str, text: &str, options: &ReadOptions, notes: &mut Notes) -> Vec<Interval> {
     let source = Source::new(name, text.trim_start_matches('\u{feff}'));
     let mut lines = csv::lines(&source);
     let names: Vec<String> = lines.next().unwrap_or_default().iter().map(|cell| cell.text.to_string()).collect();
@@ -53,7 +53,7 @@ pub(in crate::stat) fn read(name: &str, text: &str, notes: &mut Notes) -> Vec<In
         }
 
         let row: Row<'_> = names.iter().map(String::as_str).zip(&cells).collect();
-        let (when, device) = (interval(&row), device(&row, notes));
+        let (when, device) = (interval(&row, options), device(&row, notes));
         let is_new = present.insert(device.device.clone());
         match intervals.last_mut().filter(|last| is_new && is_same(last, &when)) {
             Some(last) => last.devices.push(device),
@@ -68,12 +68,12 @@ pub(in crate::stat) fn read(name: &str, text: &str, notes: &mut Notes) -> Vec<In
 
 /// Returns whether two rows are of one interval.
 fn is_same(one: &Interval, other: &Interval) -> bool {
-    let of = |it: &Interval| (it.end_unix_ms, it.duration_s, it.is_since_boot);
+    let of = |it: &Interval| (it.end_unix_ms, it.duration_s, it.is_since_boot, it.may_be_since_boot);
     of(one) == of(other)
 }
 
 /// Returns the interval of a row, without its device.
-fn interval(row: &Row<'_>) -> Interval {
+fn interval(row: &Row<'_>, options: &ReadOptions) -> Interval {
     let cell = |name: &str| row.get(name).map_or("", |cell| cell.text.as_ref());
     let end: Option<jiff::Timestamp> = cell("timestamp").parse().ok();
     let is_since_boot = cell("is_since_boot") == "true";
@@ -82,6 +82,7 @@ fn interval(row: &Row<'_>) -> Interval {
         end_unix_ms: end.and_then(|end| u64::try_from(end.as_millisecond()).ok()),
         duration_s: duration_s.filter(|_| !is_since_boot),
         is_since_boot,
+        may_be_since_boot: cell("is_since_boot").is_empty() && !options.is_first_an_interval,
         ..Interval::default()
     }
 }

@@ -63,6 +63,27 @@ fn our_own_csv_is_read() {
 }
 
 #[test]
+fn our_own_output_says_that_the_first_report_may_be_since_boot() {
+    use crate::stat::host::Host;
+    use crate::stat::output::{csv, json};
+    use crate::stat::watch::Watch;
+    let excerpt = "Device r/s w/s rkB/s wkB/s r_await w_await aqu-sz %util\nsda 10 0 40 0 0.1 0 0.1 5\n\n".repeat(2);
+    let observed: Vec<_> = text(&excerpt).observed(&mut Watch::default()).collect();
+    let table = csv::header() + &observed.iter().map(csv::lines).collect::<String>();
+    let elements = (0..).zip(&observed).map(|(at, it)| json::element(it, &[], at == 0).unwrap());
+    let document = json::head(&Host::default(), None).unwrap() + &elements.collect::<String>() + json::TAIL;
+
+    for ours in [table, document] {
+        for is_first_an_interval in [false, true] {
+            let options = ReadOptions { is_first_an_interval, ..ReadOptions::default() };
+            let recorded = read("ours", ours.as_bytes(), &options).unwrap();
+            let may_be: Vec<bool> = recorded.intervals.iter().map(|it| it.may_be_since_boot).collect();
+            assert_eq!(may_be, [!is_first_an_interval, false], "{ours}");
+        }
+    }
+}
+
+#[test]
 fn our_own_table_is_read_where_figures_are_unknown() {
     let table = "\
 sda is ok in 1 of 1 interval(s)
