@@ -96,7 +96,7 @@ fn check(path: &Path, arguments: &InfoArguments) -> Result<Outcome, Failure> {
         }
     };
 
-    screen::print(&text)?;
+    screen::print_if_open(&text)?;
     Ok(if report.findings.is_empty() { Outcome::Done } else { Outcome::Finding })
 }
 

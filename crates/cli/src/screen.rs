@@ -226,6 +226,14 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
+/// Prints as [`print`] does. Returns false if the reader has closed stdout: what the command has judged still counts.
+pub(crate) fn print_if_open(text: &str) -> std::io::Result<bool> {
+    match print(text) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        printed => printed.map(|()| true),
+    }
+}
+
 /// Stdout of a terminal: control characters in the text that is written to it are escaped.
 pub(crate) struct TerminalOut;
 

@@ -98,7 +98,7 @@ fn scratch_words(are_kept: bool) -> &'static str {
 fn hand_over(title: &str, report: &TestReport, text: &str, outputs: &Outputs) -> Result<(), Failure> {
     let charts = || pictures::of_report(report);
     let written = outputs.write(title, None, &report.remarks(), pictures::table(report), charts);
-    screen::print(text)?;
+    screen::print_if_open(text)?;
     written
 }
 

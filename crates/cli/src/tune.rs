@@ -205,7 +205,7 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     }
 
     if let Some(text) = text(format, &reports, properties.as_deref().ok())? {
-        screen::print(&text)?;
+        screen::print_if_open(&text)?;
     }
     written?;
     recorded?;
@@ -239,7 +239,7 @@ fn fill_sweep(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     progress.finish();
     let report = report?;
 
-    screen::print(&match arguments.format {
+    screen::print_if_open(&match arguments.format {
         DiskFormat::Json => as_json(&report)?,
         DiskFormat::Csv => report.table().to_csv(),
         DiskFormat::Table | DiskFormat::Yaml => {

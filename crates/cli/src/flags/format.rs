@@ -70,7 +70,8 @@ impl ReportFormat {
             ReportFormat::Json => as_json(json)?,
             ReportFormat::Csv => csv(),
         };
-        Ok(screen::print(&text)?)
+        screen::print_if_open(&text)?;
+        Ok(())
     }
 }
 

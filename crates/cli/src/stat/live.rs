@@ -25,7 +25,7 @@ use plimsoll_observe::stat::{Interval, Observed};
 
 use super::classes::Classes;
 use super::recording::Recording;
-use super::sink::{AnswerPlace, or_save};
+use super::sink::{AnswerPlace, Sink, or_save};
 use super::watching::watch;
 use super::{Kept, StatArguments};
 use crate::failure::{Failure, Outcome};
@@ -63,7 +63,7 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     }
 
     let mut left = arguments.count;
-    let mut show = |live: &mut Live, observed: Observed, left: &mut Option<u64>| {
+    let show = |live: &mut Live, sink: &mut Sink, observed: Observed, left: &mut Option<u64>| {
         *left = left.map(|count| count.saturating_sub(1));
         live.classes.tell();
         sink.interval(observed, live.classes.rows())
@@ -72,18 +72,18 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     let mut ended = Ok(false);
     if !arguments.show.omit_first || arguments.every.is_none() {
         let observed = live.since_boot();
-        ended = show(&mut live, observed, &mut left).map(|()| false);
+        ended = show(&mut live, &mut sink, observed, &mut left).map(|()| false);
     }
 
     if let Some(every) = arguments.every {
         let mut due = Instant::now();
-        while ended.as_ref().is_ok_and(|is_asked| !is_asked) && left != Some(0) {
+        while ended.as_ref().is_ok_and(|is_asked| !is_asked) && left != Some(0) && !sink.is_closed {
             due = (due + every).max(Instant::now());
             if stop.wait(due) {
                 ended = Ok(true);
                 break;
             }
-            ended = live.next().and_then(|observed| show(&mut live, observed, &mut left)).map(|()| false);
+            ended = live.next().and_then(|observed| show(&mut live, &mut sink, observed, &mut left)).map(|()| false);
         }
     }
 

@@ -47,6 +47,7 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     let intervals = observed.len();
     let is_long = intervals > SHOWN_MOST && !arguments.saved.intervals;
     let mut place = AnswerPlace::BeginInOtherWords;
+    let mut head = None;
     if arguments.format == ReportFormat::Table {
         let history = history(&observed, &arguments.show.devices);
         let answer = answer(&observed, &history, &arguments.show.devices);
@@ -54,14 +55,15 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
         if history.is_of_several() && screen::is_whole(&answer) {
             place = AnswerPlace::Begin;
         }
-        screen::print(&format!("{answer}{}\n\n", screen::wrap(&recorded.origin)))?;
+        head = Some(format!("{answer}{}\n\n", screen::wrap(&recorded.origin)));
     }
 
+    let mut sink = arguments.sink(Host::default(), kept).with_summary(is_long, place);
+    head.map_or(Ok(()), |head| sink.print(&head))?;
     if is_long && arguments.format == ReportFormat::Table {
         screen::note(&format!("{} intervals: --intervals shows each", format_count(intervals as u64)));
     }
 
-    let mut sink = arguments.sink(Host::default(), kept).with_summary(is_long, place);
     let shown = observed.into_iter().try_for_each(|observed| sink.interval(observed, &[]));
     let (kept, closed) = sink.end();
     sink::or_save(arguments, kept, shown.and(closed))

@@ -9,7 +9,8 @@
 //! a finding. All runs end in [`or_save`]: a failed run keeps its page and pictures, too.
 //!
 //! # Limits
-//! A program that is killed (SIGKILL) leaves JSON without its tail.
+//! A program that is killed (SIGKILL) leaves JSON without its tail. A reader that closes stdout ends a live run; saved
+//! intervals are all judged.
 //!
 //! # Example
 //! `plimsoll stat 1 2 --format json` prints a head, two elements a second apart, a tail.
@@ -39,6 +40,8 @@ pub(super) struct Sink {
     summary: Option<(History, AnswerPlace)>,
     /// Whether only the summary is printed.
     is_silent: bool,
+    /// Whether the reader of stdout has closed it. Intervals are then judged and kept, and not printed.
+    pub(super) is_closed: bool,
 }
 
 /// The place of a summary's answer.
@@ -58,8 +61,8 @@ const SUMMARY_LINES: usize = 15;
 impl Sink {
     /// Returns a sink that has not printed yet. `kept` collects the data of pictures.
     pub(super) fn new(format: ReportFormat, tables: Tables, selection: Selection, host: Host, kept: Kept) -> Sink {
-        let (summary, is_silent) = (None, false);
-        Sink { format, tables, selection, host, kept, intervals: 0, has_finding: false, summary, is_silent }
+        let (summary, is_silent, is_closed) = (None, false, false);
+        Sink { format, tables, selection, host, kept, intervals: 0, has_finding: false, summary, is_silent, is_closed }
     }
 
     /// Ends a table with a summary; with `is_silent` prints nothing else.
@@ -93,24 +96,29 @@ impl Sink {
             ReportFormat::Json => text.push_str(&told(json::element(&observed, classes, is_first))?),
             ReportFormat::Csv => text.push_str(&csv::lines(&observed)),
         }
-        Ok(screen::print(&text)?)
+        self.print(&text)
+    }
+
+    /// Prints a part of the document, unless the reader has closed stdout.
+    pub(super) fn print(&mut self, text: &str) -> Result<(), Failure> {
+        self.is_closed = self.is_closed || !screen::print_if_open(text)?;
+        Ok(())
     }
 
     /// Ends the document. Returns the data of pictures, and the outcome.
-    pub(super) fn end(self) -> (Kept, Result<Outcome, Failure>) {
-        let tail = || {
-            if self.format == ReportFormat::Json {
-                let head = if self.intervals == 0 { self.head(None)? } else { String::new() };
-                screen::print(&format!("{head}{}", json::TAIL))?;
-            }
-            let summary = self.summary.as_ref().map(|(history, place)| summary(history, *place));
-            if let Some(text) = summary.filter(|text| !text.is_empty()) {
-                screen::print(&text)?;
-            }
-            Ok(if self.has_finding { Outcome::Finding } else { Outcome::Done })
-        };
-        let ended = tail();
-        (self.kept, ended)
+    pub(super) fn end(mut self) -> (Kept, Result<Outcome, Failure>) {
+        let ended = self.print_tail();
+        let outcome = if self.has_finding { Outcome::Finding } else { Outcome::Done };
+        (self.kept, ended.map(|()| outcome))
+    }
+
+    fn print_tail(&mut self) -> Result<(), Failure> {
+        if self.format == ReportFormat::Json {
+            let head = if self.intervals == 0 { self.head(None)? } else { String::new() };
+            self.print(&format!("{head}{}", json::TAIL))?;
+        }
+        let summary = self.summary.as_ref().map(|(history, place)| summary(history, *place));
+        summary.filter(|text| !text.is_empty()).map_or(Ok(()), |text| self.print(&text))
     }
 
     fn head(&self, at_unix_ms: Option<u64>) -> Result<String, Failure> {

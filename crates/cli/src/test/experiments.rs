@@ -167,7 +167,7 @@ fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome,
         TestFormat::Table => table(shown),
         _ => as_json(&shown.json)?,
     };
-    screen::print(&text)?;
+    screen::print_if_open(&text)?;
     written?;
 
     if shown.errors > 0 {

@@ -56,6 +56,20 @@ fn statistics(document: &Value) -> &Vec<Value> {
     document["sysstat"]["hosts"][0]["statistics"].as_array().expect("a list")
 }
 
+/// The reader of stdout has read enough, as `head` does: what the disks did is judged all the same.
+#[test]
+fn a_finding_is_one_whatever_the_reader_does() {
+    let world = World::new(&[("full.txt", SATURATED)]);
+    for line in ["--from full.txt", "--from full.txt --format json"] {
+        let arguments: Vec<&str> = ["stat"].into_iter().chain(line.split(' ')).collect();
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let closed = world.command(&arguments).stdout(writer).output().expect("the program runs");
+        assert_eq!((closed.status.code(), world.run(&arguments).code), (Some(1), Some(1)), "{line}");
+        assert_eq!(String::from_utf8_lossy(&closed.stderr).lines().find(|line| line.contains("pipe")), None);
+    }
+}
+
 #[test]
 fn the_means_since_boot_are_by_the_formulas_of_iostat() {
     let world = World::new(&[]);
