@@ -1,6 +1,6 @@
 //! `plimsoll trace show`: prints a trace as text.
 
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -106,6 +106,10 @@ pub(super) fn run(arguments: &ShowArguments) -> Result<Outcome, Failure> {
         }
         shown += 1;
         end = writeln!(out, "{}", show::line(&item, &head));
+        if end.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
+            // A visitor cannot stop the reader, and the trace may have no end.
+            std::process::exit(0);
+        }
     })?;
     end.and_then(|()| out.flush())?;
     drop(out);

@@ -1,6 +1,6 @@
 //! `trace show`, `trace export` and `test --replay`: what a program recorded, seen, taken elsewhere, and done again.
 
-use std::io::Write as _;
+use std::io::{BufWriter, Write as _};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -72,6 +72,28 @@ fn show_has_a_line_for_each_piece() {
     }
     world.run(&["trace", "show", "k.txt", "--class", "nobody"]).assert_refused(2, &["no class `nobody`", "db, log"]);
     world.run(&["trace", "show", "noise.txt"]).assert_refused(2, &["noise.txt: this is no trace"]);
+}
+
+/// The reader has read enough, as `head` does: a trace that goes on is not read to its end.
+#[test]
+fn a_reader_that_leaves_ends_show() {
+    let world = world();
+    let mut command = world.command(&["trace", "show", "-"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("the binary starts");
+    drop(child.stdout.take());
+    let mut input = BufWriter::new(child.stdin.take().expect("a pipe"));
+    let is_over = (0..300_000_u64).any(|number| {
+        let us = 10 * number;
+        let time = |us: u64| format!("{}.{:09}", us / 1_000_000, us % 1_000_000 * 1000);
+        let mut event = |after_us, action| {
+            writeln!(input, "8,0 1 {number} {} 9 {action} R {} + 8 [db]", time(us + after_us), 8 * number).is_err()
+        };
+        event(0, "Q") || event(1, "D") || event(2, "C")
+    });
+    assert!(is_over, "all of the trace was read");
+    drop(input);
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
 }
 
 #[test]
