@@ -124,6 +124,19 @@ fn files_are_named_by_clone_and_some_requests_follow_others() {
     assert!(world.contents() == before);
 }
 
+/// A length that a file has no room for is refused before the first point of a sweep.
+#[test]
+fn a_sweep_beyond_a_named_file_writes_nothing() {
+    let jobs = "[w]\nrw=randwrite\nbs=4k\nfilename=short.bin\n";
+    let world = World::new(&[("short.fio", jobs), ("short.bin", &"x".repeat(16 << 10))]);
+    let before = world.contents();
+    let sweep = ["test", "short.fio", "--overwrite", "--sweep", "reqsize=4k,64k"];
+    let refused = world.run(&[&sweep, &POOL[..]].concat());
+    assert_eq!(refused.code, Some(2), "{refused:#?}");
+    assert!(refused.err.contains("short.bin has 16384 bytes, too few for one request of 65536 bytes"), "{refused:#?}");
+    assert!(world.contents() == before);
+}
+
 #[test]
 fn a_job_may_have_more_files_than_the_soft_limit() {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;

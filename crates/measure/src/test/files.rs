@@ -293,6 +293,7 @@ impl Files {
 
 /// Refuses jobs that have no room for a request in the file or device that they name.
 pub(crate) fn check_regions(options: &TestOptions) -> Result<(), TestError> {
+    NamedFiles::check_regions(options)?;
     if is_in_memory(options.backend) {
         return Ok(());
     }

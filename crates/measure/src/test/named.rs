@@ -64,6 +64,14 @@ impl NamedFiles {
     /// Makes all checks that are possible before any file is created. Moves usable scratch files of earlier runs out of
     /// `left`.
     pub(super) fn check(options: &TestOptions, left: &mut ScratchFiles) -> Result<NamedFiles, TestError> {
+        let mut named = NamedFiles::find(options, left)?;
+        check_verified(options)?;
+        named.make_room(options, left)?;
+        Ok(named)
+    }
+
+    /// Finds the files of all jobs, and the lengths that they have or need.
+    fn find(options: &TestOptions, left: &ScratchFiles) -> Result<NamedFiles, TestError> {
         let mut named = NamedFiles::default();
         let jobs = || options.jobs.jobs.iter().enumerate().filter_map(|(at, job)| Some((at, job, job.files.as_ref()?)));
         for (number, job, set) in jobs() {
@@ -81,10 +89,21 @@ impl NamedFiles {
                 named.files.insert(path, Known { len_bytes, ..known });
             }
         }
-
-        check_verified(options)?;
-        named.make_room(options, left)?;
         Ok(named)
+    }
+
+    /// Refuses jobs that have no room for a request in a file of theirs. Creates no file.
+    pub(super) fn check_regions(options: &TestOptions) -> Result<(), TestError> {
+        let named = NamedFiles::find(options, &ScratchFiles::new())?;
+        for (number, job) in options.jobs.jobs.iter().enumerate() {
+            let Some(set) = &job.files else { continue };
+            for path in paths(set, number, job) {
+                // A file without a length is refused with the first run.
+                let known = named.files.get(&path).filter(|known| known.len_bytes > 0);
+                known.map_or(Ok(()), |known| region(&path, known.len_bytes, job, set).map(|_| ()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Refuses files without a length, checks the free space for the others, and claims devices.
@@ -157,17 +176,7 @@ impl NamedFiles {
                 MakeError::Scratch(error) => TestError::Scratch(error),
                 MakeError::Memory(error) => LoadError::Open { job: job.name.clone(), error }.into(),
             })?;
-            let (offset, len_bytes) = set.region(file_bytes);
-            if len_bytes < u64::from(job.request_bytes) {
-                return Err(TestError::TooShort {
-                    path: path.display().to_string(),
-                    file_bytes,
-                    offset_bytes: offset,
-                    data_size_bytes: set.size.map(|_| len_bytes),
-                    job: job.name.clone(),
-                    request_bytes: job.request_bytes.into(),
-                });
-            }
+            let (offset, len_bytes) = region(&path, file_bytes, job, set)?;
             regions.push((path, offset, len_bytes));
         }
 
@@ -215,6 +224,22 @@ impl NamedFiles {
     pub(super) fn fill(&self, options: &TestOptions, control: &Control) -> Result<(), TestError> {
         fill_scratches(&self.scratches, &self.to_fill, options, control)
     }
+}
+
+/// Returns the first byte and the length of a job's region in a file of `file_bytes`: at least a request.
+fn region(path: &Path, file_bytes: u64, job: &Job, set: &FileSet) -> Result<(u64, u64), TestError> {
+    let (offset_bytes, len_bytes) = set.region(file_bytes);
+    if len_bytes >= u64::from(job.request_bytes) {
+        return Ok((offset_bytes, len_bytes));
+    }
+    Err(TestError::TooShort {
+        path: path.display().to_string(),
+        file_bytes,
+        offset_bytes,
+        data_size_bytes: set.size.map(|_| len_bytes),
+        job: job.name.clone(),
+        request_bytes: job.request_bytes.into(),
+    })
 }
 
 /// Returns the length of a new file for `len_bytes` of data.
