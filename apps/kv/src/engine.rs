@@ -57,13 +57,13 @@ impl Engine {
     /// the system.
     pub fn start(options: &DatabaseOptions) -> Result<Engine, Failure> {
         let (topology, classes) = topology(options)?;
-        if let Some(path) = &options.trace {
-            record(&topology, path)?;
-        }
-
         let shards = ShardOptions { pin: false, ..ShardOptions::default() };
         let runtime = Runtime::start(&topology, &shards)
             .map_err(|error| Failure::machine("cannot start the scheduler's shard", error))?;
+        // After all that may fail: the trace of nothing would refuse the next attempt.
+        if let Some(path) = &options.trace {
+            record(&topology, path)?;
+        }
         let control = Server::start(&topology, "plimsoll-kv").map_err(|error| error.to_string());
 
         Ok(Engine { topology, runtime, classes, control, trace: options.trace.clone() })
@@ -134,10 +134,36 @@ fn topology(options: &DatabaseOptions) -> Result<(Topology, ClassTable), Failure
     Ok((topology, classes))
 }
 
-/// Begins a trace in the file `path`, which must not exist.
+/// Begins a trace in the file `path`, which must not exist. If that fails, leaves no file.
 fn record(topology: &Topology, path: &Path) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::Input(format!("cannot record {}: {error}", path.display()));
     let file = File::create_new(path).map_err(|error| failed(&error))?;
-    let writer = file_writer(file).map_err(|error| failed(&error))?;
-    topology.trace().start(writer, TraceConfig::default()).map_err(|error| failed(&error))
+    let begun = file_writer(file)
+        .map_err(|error| failed(&error))
+        .and_then(|writer| topology.trace().start(writer, TraceConfig::default()).map_err(|error| failed(&error)));
+    if begun.is_err() {
+        // What cannot be removed is refused by name at the next attempt.
+        let _ = std::fs::remove_file(path);
+    }
+    begun
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::*;
+
+    /// The next attempt, which names the same file, would have been refused.
+    #[test]
+    fn a_trace_that_cannot_begin_leaves_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let [first, second] = ["first.plt", "second.plt"].map(|name| directory.path().join(name));
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        record(&topology, &first).unwrap();
+        // A topology has one trace at a time.
+        assert!(matches!(record(&topology, &second), Err(Failure::Input(_))));
+        assert!(first.exists() && !second.exists());
+        assert!(topology.trace().stop().is_some());
+    }
 }
