@@ -7,8 +7,9 @@
 //!
 //! # How it works
 //! [`parse`] finds in the bytes that have arrived a whole request, a partial one (with its least length), or an error
-//! after which the connection cannot be understood. It copies nothing. [`Reply`] writes replies. [`parse_reply`] parses
-//! one reply for clients; it keeps neither values nor the elements of arrays.
+//! after which the connection cannot be understood. It copies nothing but typed words, which may have quotes.
+//! [`Reply`] writes replies. [`parse_reply`] parses one reply for clients; it keeps neither values nor the elements of
+//! arrays.
 //!
 //! # Limits
 //! Bounds are in [`Limits`]. A partial request is parsed again from its beginning when more bytes arrive; with at most
@@ -17,8 +18,8 @@
 //! # Example
 //! `*1\r\n$4\r\nPING\r\n` is the request `PING`; so is the typed line `PING\r\n`.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::ops::Range;
 
 /// Most arguments of a request, its command included. This bounds the keys of MGET and DEL.
 pub const ARGUMENTS_MAX: usize = 1024;
@@ -44,11 +45,11 @@ impl Limits {
 
 /// A request at the beginning of a connection's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Parsed {
+pub enum Parsed<'b> {
     /// A whole request.
     Request {
-        /// The byte ranges of its arguments.
-        arguments: Vec<Range<usize>>,
+        /// Its arguments.
+        arguments: Vec<Cow<'b, [u8]>>,
         /// Its length in bytes.
         len_bytes: usize,
     },
@@ -75,6 +76,8 @@ pub enum ProtocolError {
     },
     /// The number of arguments, if it is 0 or too large.
     Arguments(i64),
+    /// A quote of a typed request is not closed, or no space follows it.
+    Quotes,
     /// An argument is too long.
     LongArgument {
         /// Its length in bytes.
@@ -99,6 +102,7 @@ impl fmt::Display for ProtocolError {
                 write!(f, "expected '{}', found '{}'", expected.escape_default(), found.escape_ascii())
             }
             ProtocolError::Arguments(count) => write!(f, "{count} arguments, send 1 to {ARGUMENTS_MAX}"),
+            ProtocolError::Quotes => write!(f, "unbalanced quotes in request"),
             ProtocolError::LongArgument { len_bytes, max_bytes } => {
                 write!(f, "an argument of {len_bytes} bytes, at most {max_bytes} are allowed")
             }
@@ -113,7 +117,7 @@ impl std::error::Error for ProtocolError {}
 ///
 /// # Errors
 /// See [`ProtocolError`].
-pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Parsed, ProtocolError> {
+pub fn parse<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Parsed<'b>, ProtocolError> {
     if bytes.first().is_some_and(|first| *first != b'*') {
         return Ok(typed(bytes)?.map_or(Parsed::Partial { least_bytes: bytes.len() + 1 }, |found| found));
     }
@@ -142,7 +146,7 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Parsed, ProtocolError> {
         };
         expect(end[0], '\r')?;
         expect(end[1], '\n')?;
-        arguments.push(begin..begin + len);
+        arguments.push(Cow::Borrowed(&bytes[begin..begin + len]));
         at = begin + len + 2;
     }
 
@@ -150,22 +154,63 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Parsed, ProtocolError> {
 }
 
 /// Parses the first line of `bytes` as a typed request. An empty line has no arguments.
-fn typed(bytes: &[u8]) -> Result<Option<Parsed>, ProtocolError> {
+fn typed(bytes: &[u8]) -> Result<Option<Parsed<'_>>, ProtocolError> {
     let Some(end) = line_end(bytes, 0)? else { return Ok(None) };
 
     let mut arguments = Vec::new();
-    let mut at = 0;
-    for word in bytes[..end].split(|byte| byte.is_ascii_whitespace()) {
-        if !word.is_empty() {
-            arguments.push(at..at + word.len());
-        }
-        at += word.len() + 1;
+    let mut rest = bytes[..end].trim_ascii_start();
+    while !rest.is_empty() {
+        let (word, after) = word(rest).ok_or(ProtocolError::Quotes)?;
+        arguments.push(Cow::Owned(word));
+        rest = after.trim_ascii_start();
     }
 
-    if arguments.len() > ARGUMENTS_MAX {
-        return Err(ProtocolError::Arguments(arguments.len() as i64));
-    }
     Ok(Some(Parsed::Request { arguments, len_bytes: end + 1 }))
+}
+
+/// Returns the first word of a typed line, and what follows it; `None` if its quotes are wrong. A word ends with its
+/// closing quote. In `"..."`, `\n`, `\r`, `\t`, `\b`, `\a` and `\xHH` are bytes, and `\` makes another byte stand for itself;
+/// in `'...'`, only a quote.
+fn word(line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let (mut word, mut rest, mut quote) = (Vec::new(), line, None);
+    loop {
+        let (byte, len) = match (quote, rest) {
+            (None, []) => return Some((word, rest)),
+            (None, [space, ..]) if space.is_ascii_whitespace() => return Some((word, rest)),
+            (None, [begin @ (b'"' | b'\''), after @ ..]) => {
+                (quote, rest) = (Some(*begin), after);
+                continue;
+            }
+            (Some(_), []) => return None,
+            (Some(end), [byte, after @ ..]) if *byte == end => {
+                return after.first().is_none_or(u8::is_ascii_whitespace).then_some((word, after));
+            }
+            (Some(b'"'), [b'\\', b'x', digits @ ..]) if hexadecimal(digits).is_some() => (hexadecimal(digits)?, 4),
+            (Some(b'"'), [b'\\', escaped, ..]) => (unescaped(*escaped), 2),
+            (Some(_), [b'\\', b'\'', ..]) => (b'\'', 2),
+            (_, [byte, ..]) => (*byte, 1),
+        };
+        word.push(byte);
+        rest = &rest[len..];
+    }
+}
+
+/// Returns the byte of two hexadecimal digits.
+fn hexadecimal(digits: &[u8]) -> Option<u8> {
+    let digit = |at: usize| char::from(*digits.get(at)?).to_digit(16);
+    Some((digit(0)? << 4 | digit(1)?) as u8)
+}
+
+/// Returns the byte that `byte` stands for after a backslash.
+fn unescaped(byte: u8) -> u8 {
+    match byte {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 8,
+        b'a' => 7,
+        other => other,
+    }
 }
 
 /// Returns the index of the `\n` that ends the line from `begin`, if it has arrived.
@@ -279,4 +324,43 @@ pub fn parse_reply(bytes: &[u8]) -> Result<Option<(Answer, usize)>, ProtocolErro
     }
 
     Ok((at <= bytes.len()).then_some((answer, at)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::*;
+
+    type Words = Option<&'static [&'static [u8]]>;
+
+    /// A quote was a byte like any other, and a value with a space was two arguments.
+    #[test]
+    fn typed_words_have_quotes_as_in_redis() {
+        let limits = Limits { key_max_bytes: 10, value_max_bytes: 10 };
+        let cases: [(&[u8], Words); 13] = [
+            (b"SET ship ahoy\r\n", Some(&[b"SET", b"ship", b"ahoy"])),
+            (b" \t GET  x \n", Some(&[b"GET", b"x"])),
+            (b"\r\n", Some(&[])),
+            (b"SET \"a ship\" ''\r\n", Some(&[b"SET", b"a ship", b""])),
+            (b"a\"b c\" d'e f'\n", Some(&[b"ab c", b"de f"])),
+            (b"\"\\n\\r\\t\\b\\a\\\\\\\"\\q\"\n", Some(&[b"\n\r\t\x08\x07\\\"q"])),
+            (b"\"\\x00\\xfF\\xg0\"\n", Some(&[b"\x00\xffxg0"])),
+            (b"'\\n \\' \"'\n", Some(&[b"\\n ' \""])),
+            (b"\"open\r\n", None),
+            (b"'open\n", None),
+            (b"\"ends with a backslash\\\n", None),
+            (b"\"a\"b\n", None),
+            (b"'a''b'\n", None),
+        ];
+        for (line, expected) in cases {
+            let parsed = parse(line, &limits);
+            let shown = line.escape_ascii();
+            let request = |words: &[&'static [u8]]| {
+                let arguments = words.iter().map(|word| Cow::Borrowed(*word)).collect();
+                Parsed::Request { arguments, len_bytes: line.len() }
+            };
+            assert_eq!(parsed, expected.map(request).ok_or(ProtocolError::Quotes), "{shown}");
+        }
+    }
 }

@@ -163,8 +163,7 @@ impl Connection {
             match parse(&self.buffer[at..], &self.service.limits) {
                 Ok(Parsed::Partial { least_bytes }) => break (least_bytes, Next::Command),
                 Ok(Parsed::Request { arguments, len_bytes }) => {
-                    let request = &self.buffer[at..at + len_bytes];
-                    let arguments: Vec<&[u8]> = arguments.into_iter().map(|range| &request[range]).collect();
+                    let arguments: Vec<&[u8]> = arguments.iter().map(AsRef::as_ref).collect();
                     at += len_bytes;
                     if self.session.execute(&arguments).await? == Next::Close {
                         break (0, Next::Close);

@@ -49,6 +49,9 @@ fn each_command_has_its_answer() {
     }
     assert_eq!(server.typed("PING"), "+PONG\r\n");
     assert_eq!(server.typed("\r\n  GET   empty  "), "$0\r\n\r\n");
+    assert_eq!(server.typed(r#"SET "a ship" 'ahoy, it\'s me'"#), "+OK\r\n");
+    assert_eq!(server.exchange(&request(&[b"GET", b"a ship"])), b"$13\r\nahoy, it's me\r\n");
+    assert_eq!(server.typed("GET \"ship"), "-ERR Protocol error: unbalanced quotes in request\r\n");
     assert!(server.typed("INFO").contains("commitlog:shares="));
     assert!(server.stop().success());
 }
