@@ -66,6 +66,8 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             if keys.len() >= OUTPUT_BYTES {
                 break;
             }
+            // Keys in memory never wait, and each may be compared for milliseconds: other clients have their turn.
+            tokio::task::consume_budget().await;
             match scan.next().await {
                 Ok(Some((key, _))) if matches(pattern, &key) => {
                     Reply::Bulk(&key).write(&mut keys);
