@@ -6,6 +6,8 @@
 //!
 //! # How it works
 //! A semaphore whose permits are units of [`UNIT_BYTES`]. What takes memory holds permits, and returns them when dropped.
+//! The length of a value is known only once it is read, so a read takes the mean of the last ones first
+//! ([`MeanLength`]): of many reads at once, the sum is right.
 //!
 //! # Limits
 //! The memory is not set aside: the budget only bounds what its users take.
@@ -15,11 +17,14 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Unit of a budget, in bytes.
 const UNIT_BYTES: usize = 1 << 10;
+/// Values over which a mean is taken: few, so that the first ones soon count instead of their bound.
+const MEAN_OF: usize = 8;
 
 /// A bounded amount of memory. Clones share it.
 #[derive(Clone, Debug)]
@@ -63,5 +68,29 @@ impl Budget {
     pub async fn take(&self, bytes: usize) -> io::Result<OwnedSemaphorePermit> {
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
         Arc::clone(&self.free).acquire_many_owned(units).await.map_err(io::Error::other)
+    }
+}
+
+/// The mean length of the values read last. Clones share it.
+#[derive(Clone, Debug)]
+pub struct MeanLength(Arc<AtomicUsize>);
+
+impl MeanLength {
+    /// Returns the mean before the first value, whose length is at most `most_bytes`.
+    #[must_use]
+    pub fn new(most_bytes: usize) -> MeanLength {
+        MeanLength(Arc::new(AtomicUsize::new(most_bytes)))
+    }
+
+    /// Returns the mean, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts a value. If two count at the same moment, one may be lost.
+    pub fn add(&self, len_bytes: usize) {
+        let before = self.bytes();
+        self.0.store(before - before / MEAN_OF + len_bytes / MEAN_OF, Ordering::Relaxed);
     }
 }

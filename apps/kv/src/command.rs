@@ -8,8 +8,9 @@
 //! [`Session::flush`] waits for the last handle, which covers the earlier ones, and only then sends the output. So the
 //! writes of a pipeline become durable together, and no reply is sent before its write is durable. Output of more than
 //! [`OUTPUT_BYTES`] is flushed at once. A value longer than that takes memory from a budget that all connections share,
-//! until the client has read it; if the budget is spent, the command waits. A client that reads nothing of a reply for
-//! [`PATIENCE`], or less than 64 KiB a second of a longer one, is disconnected, so that it does not hold up the others.
+//! from before it is read ([`crate::budget`]) until the client has read it; if the budget is spent, the command waits. A
+//! client that reads nothing of a reply for [`PATIENCE`], or less than 64 KiB a second of a longer one, is disconnected,
+//! so that it does not hold up the others.
 //!
 //! While memory or level 0 fills, writes are delayed ([`crate::controllers`]): each batch, and in a long one each
 //! [`DELAYED_BYTES`].
@@ -28,11 +29,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use slatedb::{Error, WriteHandle};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, MeanLength};
 use crate::database::{Database, MemoryPlan, Scan};
 use crate::resp::{Limits, Reply};
 use crate::scans::{Scans, matches};
@@ -80,17 +82,20 @@ pub struct Shared {
     pub requests: Budget,
     /// Memory for long replies.
     pub replies: Budget,
+    /// The mean length of values read.
+    pub value_bytes: MeanLength,
     /// The scans.
     pub scans: Arc<Scans<Scan>>,
 }
 
 impl Shared {
-    /// Returns the bounds of `memory`.
+    /// Returns the bounds of `memory`, for values of `limits`.
     #[must_use]
-    pub fn of(memory: &MemoryPlan) -> Shared {
+    pub fn of(memory: &MemoryPlan, limits: &Limits) -> Shared {
         Shared {
             requests: Budget::new(memory.requests_bytes),
             replies: Budget::new(memory.replies_bytes),
+            value_bytes: MeanLength::new(limits.value_max_bytes),
             scans: Arc::new(Scans::new(memory.scans_max)),
         }
     }
@@ -270,36 +275,44 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         if !self.check_key(key) {
             return Ok(());
         }
+
+        let (replies, mean) = (self.shared.replies.clone(), self.shared.value_bytes.clone());
+        let mut expected_bytes = mean.bytes().min(replies.total_bytes());
         loop {
+            if expected_bytes > OUTPUT_BYTES && !replies.try_take(&mut self.taken, expected_bytes) {
+                // Other clients have not read theirs yet.
+                self.flush().await?;
+                self.taken = Some(replies.take(expected_bytes).await?);
+            }
+
             let value = match self.service.database.get(key).await {
-                Ok(Some(value)) => value,
-                Ok(None) => {
-                    self.reply(Reply::Null);
-                    return Ok(());
-                }
+                Ok(value) => value,
                 Err(error) => {
+                    self.taken = None;
                     self.failed(&error);
                     return Ok(());
                 }
             };
 
-            let len_bytes = value.len();
-            if len_bytes <= OUTPUT_BYTES || self.shared.replies.try_take(&mut self.taken, len_bytes) {
-                self.reply(Reply::Bulk(&value));
-                return Ok(());
-            }
-            if len_bytes > self.shared.replies.total_bytes() {
-                let has_bytes = self.shared.replies.total_bytes();
+            let len_bytes = value.as_ref().map_or(0, Bytes::len);
+            mean.add(len_bytes);
+            if len_bytes <= OUTPUT_BYTES {
+                self.taken = None;
+            } else if len_bytes > replies.total_bytes() {
+                self.taken = None;
+                let has_bytes = replies.total_bytes();
                 self.error(&format!(
                     "OOM a value of {len_bytes} bytes: of its --memory this server has {has_bytes} for them"
                 ));
                 return Ok(());
+            } else if !replies.try_take(&mut self.taken, len_bytes) {
+                // It is read again once there is memory for it, and may be another then.
+                expected_bytes = len_bytes;
+                continue;
             }
 
-            // Other clients have not read theirs yet. The value is read again then, and may be another.
-            drop(value);
-            self.flush().await?;
-            self.taken = Some(self.shared.replies.take(len_bytes).await?);
+            self.reply(value.as_deref().map_or(Reply::Null, Reply::Bulk));
+            return Ok(());
         }
     }
 
@@ -461,7 +474,8 @@ mod tests {
 
     /// Returns a session whose replies collect in memory.
     fn session(service: &Arc<Service>) -> Session<io::Cursor<Vec<u8>>> {
-        Session::new(Arc::clone(service), io::Cursor::default(), Shared::of(service.database.memory()))
+        let shared = Shared::of(service.database.memory(), &service.limits);
+        Session::new(Arc::clone(service), io::Cursor::default(), shared)
     }
 
     async fn close(service: Arc<Service>) {
@@ -484,6 +498,32 @@ mod tests {
         replies.sort();
         assert_eq!(replies, [":0\r\n", ":1\r\n"]);
         drop((first, second));
+        close(service).await;
+    }
+
+    /// Many at once took memory that nothing bounded: it was counted when they had been read.
+    #[tokio::test]
+    async fn a_value_that_is_read_takes_memory_before_its_length_is_known() {
+        let directory = tempfile::tempdir().unwrap();
+        let service = service(directory.path()).await;
+        let mut session = session(&service);
+        let replies = session.shared.replies.clone();
+        let get: &[&[u8]] = &[b"GET", b"ship"];
+
+        // At first a value may be as long as its bound, for which there is no memory now.
+        let all = replies.take(replies.total_bytes()).await.unwrap();
+        let waits = tokio::time::timeout(Duration::from_millis(200), session.execute(get)).await;
+        assert!(waits.is_err());
+        drop(all);
+        for _ in 0..30 {
+            session.execute(get).await.unwrap();
+        }
+
+        // Those that were read are short, so the next one is expected to be.
+        let all = replies.take(replies.total_bytes()).await.unwrap();
+        session.execute(get).await.unwrap();
+        assert_eq!(session.output, b"$-1\r\n".repeat(31));
+        drop((session, all));
         close(service).await;
     }
 

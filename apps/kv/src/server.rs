@@ -48,7 +48,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// Serves connections until `stop` is true, then waits a bounded time until the open ones end.
 pub async fn serve_connections(listener: TcpListener, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
-    let shared = Shared::of(service.database.memory());
+    let shared = Shared::of(service.database.memory(), &service.limits);
     let places = Arc::new(Semaphore::new(service.connections_max));
 
     let mut connections = JoinSet::new();
