@@ -35,9 +35,10 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::budget::{Budget, MeanLength};
-use crate::database::{Database, MemoryPlan, Scan};
+use crate::database::{Database, Scan};
 use crate::resp::{Limits, Reply};
 use crate::scans::{Scans, matches};
+use crate::settings::MemoryPlan;
 
 /// Most output that waits while the next command of a pipeline runs, in bytes; and most keys that a step of a scan
 /// returns, but for the last.
@@ -456,7 +457,8 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     use super::*;
-    use crate::database::{DatabaseOptions, MEMORY_MIN_BYTES};
+    use crate::database::DatabaseOptions;
+    use crate::settings::MEMORY_MIN_BYTES;
 
     /// Returns a service on a database in `directory`.
     async fn service(directory: &std::path::Path) -> Arc<Service> {

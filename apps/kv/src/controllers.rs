@@ -28,7 +28,8 @@ use slatedb::db_stats::TOTAL_MEM_SIZE_BYTES;
 use tokio::sync::watch;
 
 use crate::classes::QUERY_SHARES;
-use crate::database::{Database, L0_FILES_MAX};
+use crate::database::Database;
+use crate::settings::L0_FILES_MAX;
 
 /// Time between two measurements of the backlogs.
 pub const INTERVAL: Duration = Duration::from_millis(50);

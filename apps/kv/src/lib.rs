@@ -33,6 +33,7 @@ pub mod resp;
 pub mod scans;
 pub mod serve;
 pub mod server;
+pub mod settings;
 pub mod space;
 pub mod story;
 pub mod stress;

@@ -260,7 +260,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::database::{DatabaseOptions, MEMORY_MIN_BYTES};
+    use crate::database::DatabaseOptions;
+    use crate::settings::MEMORY_MIN_BYTES;
 
     fn options(directory: &Path, name: &str) -> DatabaseOptions {
         DatabaseOptions { memory_bytes: MEMORY_MIN_BYTES, ..DatabaseOptions::new(directory.join(name)) }

@@ -24,13 +24,14 @@ use tokio::net::TcpListener;
 
 use crate::command::Service;
 use crate::controllers::Controllers;
-use crate::database::{Database, DatabaseOptions, MEMORY_MIN_BYTES};
+use crate::database::{Database, DatabaseOptions};
 use crate::engine::DiskModel;
 use crate::failure::Failure;
 use crate::interrupt::interruption;
 use crate::open_files;
 use crate::resp::Limits;
 use crate::server::serve_connections;
+use crate::settings::MEMORY_MIN_BYTES;
 
 /// Flags of `serve`.
 #[derive(Clone, Debug, clap::Args)]
