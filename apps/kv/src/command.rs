@@ -52,8 +52,7 @@ const ROW_MIN_BYTES: usize = 64;
 /// Least rate at which a client reads a long reply: a slow line's. A slower client would hold up the others for hours.
 const READ_BYTES_PER_S_MIN: f64 = 65_536.0;
 /// Metrics of SlateDB that INFO shows.
-const FIGURES: [&str; 5] =
-    ["total_mem_size_bytes", "l0_sst_count", "sorted_run_count", "backpressure_count", "write_ops"];
+const FIGURES: [&str; 4] = ["l0_sst_count", "sorted_run_count", "backpressure_count", "write_ops"];
 
 /// The commands.
 const COMMANDS: [&str; 10] = ["GET", "SET", "MGET", "DEL", "SCAN", "PING", "INFO", "CONFIG", "COMMAND", "QUIT"];
@@ -407,7 +406,7 @@ impl Service {
         let mut info = format!(
             "# Server\r\nplimsoll_kv_version:{}\r\nprocess_id:{}\r\nuptime_in_seconds:{}\r\n\
              # Clients\r\nconnected_clients:{}\r\nrejected_connections:{}\r\n\
-             # Stats\r\ntotal_commands_processed:{}\r\nfree_bytes:{}\r\n# Database\r\n",
+             # Stats\r\ntotal_commands_processed:{}\r\nfree_bytes:{}\r\n# Database\r\ntotal_mem_size_bytes:{}\r\n",
             env!("CARGO_PKG_VERSION"),
             std::process::id(),
             self.started.elapsed().as_secs(),
@@ -415,6 +414,7 @@ impl Service {
             self.refused.load(Ordering::Relaxed),
             self.commands.load(Ordering::Relaxed),
             self.database.space().free_bytes(),
+            self.database.unflushed_bytes(),
         );
 
         for figure in FIGURES {

@@ -24,7 +24,6 @@ use plimsoll::Class;
 use plimsoll::core::backlog::{
     ShareController, ShareCurve, TreeFile, ingestion_delay_ns, level_0_backlog, size_tiered_bytes,
 };
-use slatedb::db_stats::TOTAL_MEM_SIZE_BYTES;
 use tokio::sync::watch;
 
 use crate::classes::QUERY_SHARES;
@@ -63,7 +62,7 @@ impl Backlog {
         let files: Vec<TreeFile> = level_0.chain(runs).collect();
         let memory = database.memory();
         Backlog {
-            memory: database.figure(TOTAL_MEM_SIZE_BYTES) as f64 / memory.unflushed_bytes as f64,
+            memory: database.unflushed_bytes() as f64 / memory.unflushed_bytes as f64,
             compaction: size_tiered_bytes(&files) / memory.total_bytes as f64,
             level_0: manifest.l0().len() as f64 / L0_FILES_MAX as f64,
         }
@@ -132,7 +131,36 @@ impl Controllers {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use slatedb::WriteBatch;
+
     use super::*;
+    use crate::database::DatabaseOptions;
+    use crate::settings::MEMORY_MIN_BYTES;
+
+    /// SlateDB says how much is in memory when a write begins: after a pause it was what had been there before the last.
+    #[tokio::test]
+    async fn the_backlog_of_memory_is_that_of_now_without_a_write() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = DatabaseOptions { memory_bytes: MEMORY_MIN_BYTES, ..DatabaseOptions::new(directory.path()) };
+        let database = Database::open(&options).await.unwrap();
+        assert_eq!(database.unflushed_bytes(), 0);
+
+        // More than a memory table, so that it is flushed without another write.
+        let mut batch = WriteBatch::new();
+        (0..300_u32).for_each(|key| batch.put(key.to_be_bytes(), [7_u8; 10 << 10]));
+        let written = database.write(batch).await.unwrap();
+        assert!(Backlog::of(&database).memory > 0.7);
+
+        written.await_durable().await.unwrap();
+        let begun = Instant::now();
+        while Backlog::of(&database).memory > 0.0 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", Backlog::of(&database));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        database.close().await.unwrap();
+    }
 
     #[test]
     fn files_that_stay_in_level_0_delay_no_write() {

@@ -115,6 +115,7 @@ pub struct Database {
     db: Db,
     store: ScheduledStore,
     recorder: Arc<DefaultMetricsRecorder>,
+    log: CommitLog,
     memory: MemoryPlan,
     space: SpaceGate,
     write_delay_ns: AtomicU64,
@@ -194,7 +195,7 @@ impl Database {
 
         let builder = Db::builder(ROOT, seen)
             .with_settings(settings(&memory))
-            .with_wal_writer(Box::new(log))
+            .with_wal_writer(Box::new(log.clone()))
             .with_compactor_builder(compactor)
             .with_gc_builder(garbage)
             // All other tasks run where the database is built.
@@ -216,6 +217,7 @@ impl Database {
             db,
             store,
             recorder,
+            log,
             memory,
             space,
             write_delay_ns: AtomicU64::new(0),
@@ -341,6 +343,12 @@ impl Database {
             MetricValue::Histogram { .. } => 0,
         });
         values.sum()
+    }
+
+    /// Returns the bytes of writes that are in memory alone, as of now: SlateDB's own metric is as of the last write.
+    #[must_use]
+    pub fn unflushed_bytes(&self) -> u64 {
+        self.log.unflushed_bytes(self.db.manifest().last_l0_seq())
     }
 
     /// Returns the engine.

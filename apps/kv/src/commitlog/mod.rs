@@ -8,7 +8,8 @@
 //! SlateDB accepts another log through [`WriterInit`]. Appended rows collect in a [`Record`]; a task writes it
 //! ([`Segments`]) as soon as the previous record is durable, so the writes of that time become durable together. A
 //! record is a WAL file to SlateDB, with the same number. At the start, records above the manifest's replay point are
-//! replayed; garbage collection frees the records below those that SlateDB still needs.
+//! replayed; garbage collection frees the records below those that SlateDB still needs. The log counts the bytes that are
+//! in memory alone, because SlateDB says so only at each write.
 //!
 //! # Limits
 //! One writer, as the directory's lock ensures. All readers are at a checkpoint and need no log.
@@ -24,7 +25,7 @@ mod segments;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -52,6 +53,8 @@ pub struct CommitLog {
     found: Arc<Mutex<Found>>,
     /// The runtime of the task that writes.
     runtime: tokio::runtime::Handle,
+    /// The state of the writer, once the database is open.
+    writer: Arc<OnceLock<Arc<Shared>>>,
 }
 
 impl CommitLog {
@@ -74,7 +77,14 @@ impl CommitLog {
             segments: Arc::new(segments),
             found: Arc::new(Mutex::new(found)),
             runtime: tokio::runtime::Handle::current(),
+            writer: Arc::default(),
         })
+    }
+
+    /// Returns the bytes of writes in memory, if the tree has all rows up to sequence number `flushed_seq`.
+    #[must_use]
+    pub fn unflushed_bytes(&self, flushed_seq: u64) -> u64 {
+        self.writer.get().map_or(0, |shared| shared.state().unflushed_bytes(flushed_seq)) as u64
     }
 }
 
@@ -104,9 +114,12 @@ impl WriterInit for CommitLog {
             )));
         }
 
+        let segments = Arc::clone(&self.segments);
+        let writer = Writer::start(&self.runtime, Arc::clone(&segments), last_number);
+        let shared = Arc::clone(self.writer.get_or_init(|| Arc::clone(&writer.shared)));
         Ok(WriterInitResult {
-            replay_iterator: Box::new(Replay { segments: Arc::clone(&self.segments), records }),
-            wal_writer: Box::new(Writer::start(&self.runtime, Arc::clone(&self.segments), last_number)),
+            replay_iterator: Box::new(Replay { segments, records, shared }),
+            wal_writer: Box::new(writer),
         })
     }
 }
@@ -123,6 +136,10 @@ impl WalGc for CommitLog {
         });
         if let (Some(first), false) = (first.min(), dry_run) {
             self.segments.free(first);
+            // What is flushed is forgotten, even if nothing asks for the bytes.
+            if let Some(shared) = self.writer.get() {
+                shared.state().unflushed.forget(|record| record.number < first);
+            }
         }
         Ok(())
     }
@@ -136,6 +153,7 @@ fn damaged(message: String) -> WalError {
 struct Replay {
     segments: Arc<Segments>,
     records: VecDeque<(u64, Place)>,
+    shared: Arc<Shared>,
 }
 
 #[async_trait]
@@ -144,6 +162,8 @@ impl WalIterator for Replay {
         let Some((number, place)) = self.records.pop_front() else { return Ok(None) };
         let rows = self.segments.read(&place).await.map_err(|error| WalError::Unavailable(Arc::new(error)))?;
         let rows = rows.ok_or_else(|| damaged(format!("record {number} of the commit log changed")))?;
+        let last_seq = rows.last().map_or(0, |row| row.seq);
+        self.shared.state().unflushed.add(number, last_seq, place.len_bytes());
         Ok(Some(WalRows { rows, last_consumed_wal_file_id: number }))
     }
 }
@@ -157,6 +177,36 @@ struct Shared {
     flushed: watch::Sender<u64>,
 }
 
+/// The records whose rows may be in memory alone.
+#[derive(Debug, Default)]
+struct Unflushed {
+    records: VecDeque<InMemory>,
+    bytes: usize,
+}
+
+/// A record of [`Unflushed`].
+#[derive(Debug)]
+struct InMemory {
+    number: u64,
+    /// The sequence number of its last row.
+    last_seq: u64,
+    bytes: usize,
+}
+
+impl Unflushed {
+    fn add(&mut self, number: u64, last_seq: u64, bytes: usize) {
+        self.records.push_back(InMemory { number, last_seq, bytes });
+        self.bytes += bytes;
+    }
+
+    /// Forgets the first records, as far as `is_flushed` is true of them.
+    fn forget(&mut self, is_flushed: impl Fn(&InMemory) -> bool) {
+        while self.records.front().is_some_and(&is_flushed) {
+            self.bytes -= self.records.pop_front().map_or(0, |record| record.bytes);
+        }
+    }
+}
+
 struct State {
     /// The record to which rows are added; it has no number yet.
     open: Record,
@@ -167,6 +217,7 @@ struct State {
     last_number: u64,
     last_flushed: u64,
     last_flushed_seq: Option<u64>,
+    unflushed: Unflushed,
     /// Bytes at which a record ends without a flush, so that it fits into a segment.
     record_bytes: usize,
     is_closing: bool,
@@ -179,9 +230,17 @@ impl State {
     fn end_open(&mut self) -> u64 {
         if !self.open.is_empty() {
             self.last_number += 1;
+            self.unflushed.add(self.last_number, self.open.last_seq().unwrap_or(0), self.open.len_bytes());
             self.ended.push_back((self.last_number, std::mem::take(&mut self.open)));
         }
         self.last_number
+    }
+
+    /// Returns the bytes in memory as SlateDB counts them: rows that the tree lacks, and once more those that are not
+    /// durable.
+    fn unflushed_bytes(&mut self, flushed_seq: u64) -> usize {
+        self.unflushed.forget(|record| record.last_seq <= flushed_seq);
+        self.unflushed.bytes + self.open.len_bytes() + self.status().estimated_bytes
     }
 
     fn status(&self) -> WalStatus {
@@ -266,6 +325,7 @@ impl Writer {
             last_number,
             last_flushed: last_number,
             last_flushed_seq: None,
+            unflushed: Unflushed::default(),
             record_bytes: segments.segment_bytes() as usize / 2,
             is_closing: false,
             is_closed: false,

@@ -47,6 +47,13 @@ pub(crate) struct Place {
     len_bytes: usize,
 }
 
+impl Place {
+    /// Returns the length of the record, padding included.
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+}
+
 /// The records that an opened log has.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
