@@ -45,7 +45,7 @@ use crate::commitlog::{Claim, CommitLog};
 use crate::engine::{DiskModel, Engine};
 use crate::failure::Failure;
 use crate::settings::{MemoryPlan, cache, compaction, garbage, settings};
-use crate::space::SpaceGate;
+use crate::space::{Reserve, SpaceGate};
 
 /// Path of the database in its store.
 const ROOT: &str = "kv";
@@ -168,8 +168,8 @@ impl Database {
         let memory = MemoryPlan::of(options.memory_bytes);
         let store = engine.store(&options.directory).await?.with_rule(classes.rule());
 
-        let log = options.commitlog_directory.as_ref().unwrap_or(&options.directory).join("commitlog");
-        let claim = Claim::take(&options.directory, &log)?;
+        let log_directory = options.commitlog_directory.as_ref().unwrap_or(&options.directory).join("commitlog");
+        let claim = Claim::take(&options.directory, &log_directory)?;
         let segment_bytes = memory.memtable_bytes.min(SEGMENT_MAX_BYTES);
         // Even on a full disk, the log has room for all unflushed memory; the additional half covers the unused ends of
         // its files.
@@ -209,8 +209,13 @@ impl Database {
         let db = building.await.map_err(|error| cannot_open(options, error))?;
         let db = db.map_err(|error| cannot_open(options, error))?;
 
-        let space = SpaceGate::watch(directories(options), 2 * memory.unflushed_bytes)
-            .map_err(|error| Failure::machine("cannot watch the free space", error))?;
+        let spares = log.clone();
+        let reserves = vec![
+            Reserve::of(options.directory.clone(), 2 * memory.unflushed_bytes),
+            Reserve::beside(log_directory, 2 * segment_bytes, move || spares.spare_bytes()),
+        ];
+        let space =
+            SpaceGate::watch(reserves).map_err(|error| Failure::machine("cannot watch the free space", error))?;
         Ok(Database {
             engine,
             classes,
@@ -474,11 +479,6 @@ impl Scan {
 
 fn cannot_open(options: &DatabaseOptions, error: impl std::fmt::Display) -> Failure {
     Failure::machine(format_args!("cannot open the database in {}", options.directory.display()), error)
-}
-
-/// Returns the directories of a database.
-fn directories(options: &DatabaseOptions) -> Vec<PathBuf> {
-    [Some(&options.directory), options.commitlog_directory.as_ref()].into_iter().flatten().cloned().collect()
 }
 
 fn lock_all(options: &DatabaseOptions) -> Result<Vec<File>, Failure> {

@@ -75,6 +75,29 @@ fn a_full_disk_refuses_writes_and_recovers() {
     assert!(server.stop().success());
 }
 
+/// The reserve of the tree was kept there too, although the log has made its files at the start.
+#[test]
+fn a_disk_that_has_the_log_alone_may_be_full() {
+    let [directory, elsewhere] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let Some(disk) = SmallDisk::mount(elsewhere.path()) else { return };
+    let server = Server::start(directory.path(), &["--commitlog-dir", elsewhere.path().to_str().unwrap()]);
+    let _ballast = disk.fill();
+    // It looks at the free space every 100 ms.
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
+
+    // Each takes a block of the log, which has 1536: the tables are flushed before they are full, and the files used again.
+    let begun = Instant::now();
+    for key in 0..4000 {
+        while server.typed(&format!("SET {key} ahoy")) != "+OK\r\n" {
+            assert!(begun.elapsed() < PATIENCE, "at key {key}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    assert_eq!(server.typed("GET 3999"), "$4\r\nahoy\r\n");
+    assert!(server.stop().success());
+}
+
 #[test]
 fn a_scan_does_not_wait_for_a_full_disk() {
     let directory = tempfile::tempdir().unwrap();

@@ -39,16 +39,19 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 pub use owner::Claim;
-use record::Record;
+use record::{BLOCK_BYTES, Record};
 use segments::{Found, Place, Segments};
 
-/// Records after which the memory table is flushed. This bounds the records that a start replays.
+/// Records after which the memory table is flushed. This bounds the records that a start replays. With little memory
+/// fewer are the bound: those that half of the log's own files have room for, however short they are.
 const RECORDS_MAX: u64 = 16_384;
 
 /// The log of a database.
 #[derive(Clone)]
 pub struct CommitLog {
     segments: Arc<Segments>,
+    /// Records after which the memory table is flushed.
+    records_max: u64,
     /// The records found at the start, until the replay takes them.
     found: Arc<Mutex<Found>>,
     /// The runtime of the task that writes.
@@ -75,10 +78,17 @@ impl CommitLog {
         let (segments, found) = Segments::open(handle, class, log, segment_bytes, segments_min).await?;
         Ok(CommitLog {
             segments: Arc::new(segments),
+            records_max: (reserved_bytes / 2 / BLOCK_BYTES as u64).clamp(1, RECORDS_MAX),
             found: Arc::new(Mutex::new(found)),
             runtime: tokio::runtime::Handle::current(),
             writer: Arc::default(),
         })
+    }
+
+    /// Returns the bytes of files that have their space already and no records.
+    #[must_use]
+    pub fn spare_bytes(&self) -> u64 {
+        self.segments.spare_bytes()
     }
 
     /// Returns the bytes of writes in memory, if the tree has all rows up to sequence number `flushed_seq`.
@@ -114,8 +124,7 @@ impl WriterInit for CommitLog {
             )));
         }
 
-        let segments = Arc::clone(&self.segments);
-        let writer = Writer::start(&self.runtime, Arc::clone(&segments), last_number);
+        let (segments, writer) = (Arc::clone(&self.segments), Writer::start(self, last_number));
         let shared = Arc::clone(self.writer.get_or_init(|| Arc::clone(&writer.shared)));
         Ok(WriterInitResult {
             replay_iterator: Box::new(Replay { segments, records, shared }),
@@ -312,12 +321,15 @@ impl Shared {
 
 /// Appends to the log.
 struct Writer {
+    /// Records after which the memory table is flushed.
+    records_max: u64,
     shared: Arc<Shared>,
     task: Option<JoinHandle<()>>,
 }
 
 impl Writer {
-    fn start(runtime: &tokio::runtime::Handle, segments: Arc<Segments>, last_number: u64) -> Writer {
+    fn start(log: &CommitLog, last_number: u64) -> Writer {
+        let segments = Arc::clone(&log.segments);
         let state = State {
             open: Record::default(),
             ended: VecDeque::new(),
@@ -335,8 +347,8 @@ impl Writer {
         let (work, flushed) = (Notify::new(), watch::Sender::new(last_number));
         let shared = Arc::new(Shared { state: Mutex::new(state), work, flushed });
         let writing = Arc::clone(&shared);
-        let task = runtime.spawn(async move { writing.write_all(&segments).await });
-        Writer { shared, task: Some(task) }
+        let task = log.runtime.spawn(async move { writing.write_all(&segments).await });
+        Writer { records_max: log.records_max, shared, task: Some(task) }
     }
 }
 
@@ -375,7 +387,7 @@ impl WalWriter for Writer {
     }
 
     fn should_flush_memtable(&self, replay_after: u64) -> bool {
-        self.shared.state().last_flushed.saturating_sub(replay_after) >= RECORDS_MAX
+        self.shared.state().last_flushed.saturating_sub(replay_after) >= self.records_max
     }
 
     fn observer(&self) -> Box<dyn WalObserver> {
@@ -417,7 +429,6 @@ mod tests {
     use plimsoll::{Classes, DiskSetup, Runtime, ShardOptions, Topology};
     use slatedb::ValueDeletable;
 
-    use super::record::BLOCK_BYTES;
     use super::*;
 
     #[tokio::test]

@@ -170,6 +170,11 @@ impl Segments {
         files.used.len() + files.spare.len()
     }
 
+    /// Returns the bytes of the spare files.
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        self.files().spare.len() as u64 * self.segment_bytes
+    }
+
     fn files(&self) -> MutexGuard<'_, Files> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
