@@ -49,8 +49,9 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 pub const DELAYED_BYTES: usize = 16 << 10;
 /// Fewest bytes that a write counts as: a short row takes about as much memory.
 const ROW_MIN_BYTES: usize = 64;
-/// Least rate at which a client reads a long reply: a slow line's. A slower client would hold up the others for hours.
-const READ_BYTES_PER_S_MIN: f64 = 65_536.0;
+/// Least rate at which a client reads a long reply, or sends a long request: a slow line's. A slower client would hold up
+/// the others for hours.
+const BYTES_PER_S_MIN: f64 = 65_536.0;
 /// Metrics of SlateDB that INFO shows.
 const FIGURES: [&str; 4] = ["l0_sst_count", "sorted_run_count", "backpressure_count", "write_ops"];
 
@@ -433,10 +434,10 @@ impl Service {
 /// Writes `bytes` to `writer`.
 ///
 /// # Errors
-/// The system's error, or `TimedOut` if the client takes nothing for `patience`, or less than [`READ_BYTES_PER_S_MIN`]
+/// The system's error, or `TimedOut` if the client takes nothing for `patience`, or less than [`BYTES_PER_S_MIN`]
 /// after that.
 async fn send(writer: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8], patience: Duration) -> io::Result<()> {
-    let longest = patience + Duration::from_secs_f64(bytes.len() as f64 / READ_BYTES_PER_S_MIN);
+    let longest = patience + at_least_rate(bytes.len());
     let sent = async {
         while !bytes.is_empty() {
             let written = tokio::time::timeout(patience, writer.write(bytes)).await??;
@@ -448,6 +449,16 @@ async fn send(writer: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8], patience
         Ok(())
     };
     tokio::time::timeout(longest, sent).await?
+}
+
+fn at_least_rate(bytes: usize) -> Duration {
+    Duration::from_secs_f64(bytes as f64 / BYTES_PER_S_MIN)
+}
+
+/// Returns the longest time in which a client sends a request of `bytes` that has memory of the shared budget.
+#[must_use]
+pub fn transfer_timeout(bytes: usize) -> Duration {
+    PATIENCE + at_least_rate(bytes)
 }
 
 #[cfg(test)]

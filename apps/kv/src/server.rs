@@ -6,8 +6,8 @@
 //! # How it works
 //! Each connection is a task with a buffer. Its whole requests run in order, then their replies are sent together. A
 //! request longer than [`BUFFER_BYTES`] takes the rest of its memory from a budget that all connections share; if the
-//! budget is spent, the client gets an error. Long replies have a budget of their own. When the server stops, a connection ends after the requests that it has
-//! read.
+//! budget is spent, the client gets an error. It must arrive in time, or its connection is closed: it holds up others.
+//! Long replies have a budget of their own. When the server stops, a connection ends after the requests that it has read.
 //!
 //! # Limits
 //! An idle connection stays open as long as its client's machine answers. The memory of a large request is returned
@@ -19,7 +19,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,11 +29,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::budget::Budget;
-use crate::command::{Next, Service, Session, Shared};
+use crate::command::{Next, Service, Session, Shared, transfer_timeout};
 use crate::resp::{Parsed, parse};
 
 /// Buffer that each connection has apart from the shared budget, in bytes.
 pub const BUFFER_BYTES: usize = 64 << 10;
+/// Fewest bytes by which the buffer of a long request grows: its length is known one argument at a time.
+const GROWTH_BYTES: usize = 4 << 10;
 /// Time that connections have for their last replies after the server was stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that a client has to read the last reply before the connection is closed.
@@ -112,6 +114,8 @@ struct Connection {
     budget: Budget,
     /// Memory taken from the shared budget.
     taken: Option<OwnedSemaphorePermit>,
+    /// When the request that has it began: took memory, or followed another one.
+    begun: Instant,
 }
 
 impl Connection {
@@ -122,7 +126,7 @@ impl Connection {
         let (reader, writer) = stream.into_split();
         let budget = shared.requests.clone();
         let session = Session::new(Arc::clone(&service), writer, shared);
-        Connection { reader, session, service, buffer: Vec::new(), budget, taken: None }
+        Connection { reader, session, service, buffer: Vec::new(), budget, taken: None, begun: Instant::now() }
     }
 
     async fn serve(mut self, stop: watch::Receiver<bool>) -> io::Result<()> {
@@ -145,9 +149,22 @@ impl Connection {
             if next == Next::Close || !self.make_room(least_bytes).await? {
                 return Ok(());
             }
+            // A long request has memory that others wait for; a short one may take its time.
+            let due = self.taken.as_ref().map(|_| self.begun + transfer_timeout(least_bytes));
+            let late = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
             let read = tokio::select! {
-                read = self.reader.read_buf(&mut self.buffer) => read?,
-                _ = stop.wait_for(|is_over| *is_over) => 0,
+                read = self.reader.read_buf(&mut self.buffer) => Some(read?),
+                _ = stop.wait_for(|is_over| *is_over) => Some(0),
+                () = late => None,
+            };
+            let Some(read) = read else {
+                self.session.error("ERR a long request did not arrive in time: at least 64 KiB a second");
+                return self.session.flush().await;
             };
             if read == 0 {
                 return Ok(());
@@ -178,6 +195,9 @@ impl Connection {
 
         self.session.flush().await?;
         self.buffer.drain(..at);
+        if at > 0 {
+            self.begun = Instant::now();
+        }
         Ok((least_bytes, next))
     }
 
@@ -191,7 +211,11 @@ impl Connection {
             return Ok(true);
         }
 
-        let long_bytes = least_bytes.max(self.buffer.len() + 1) - BUFFER_BYTES;
+        let room_bytes = least_bytes.next_multiple_of(GROWTH_BYTES);
+        let long_bytes = room_bytes - BUFFER_BYTES;
+        if self.taken.is_none() {
+            self.begun = Instant::now();
+        }
         if !self.budget.try_take(&mut self.taken, long_bytes) {
             let has_bytes = self.budget.total_bytes();
             if long_bytes > has_bytes {
@@ -207,7 +231,7 @@ impl Connection {
             return Ok(false);
         }
 
-        self.buffer.reserve_exact(least_bytes.saturating_sub(self.buffer.len()).max(1));
+        self.buffer.reserve_exact(room_bytes - self.buffer.len());
         Ok(true)
     }
 }

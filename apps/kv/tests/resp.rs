@@ -177,6 +177,44 @@ fn connections_and_memory_are_bounded() {
     assert!(answer.starts_with("-OOM "), "{answer}");
 }
 
+/// A client that sent the beginning of a long value and stayed held its memory, so that no other client got any.
+#[test]
+fn a_request_that_does_not_arrive_does_not_keep_its_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    let mut first = server.connect();
+    std::io::Write::write_all(&mut first, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$70000\r\nv").unwrap();
+    // A budget of 16 MiB has 1 MiB for large requests: all of it, but for what the first has.
+    let long = request(&[b"SET", b"long", &vec![b'v'; 1_110_000]]);
+    let mut is_refused = false;
+    let begun = std::time::Instant::now();
+    loop {
+        match server.exchange(&long).as_slice() {
+            b"+OK\r\n" if is_refused => break,
+            // The first has not been read yet.
+            b"+OK\r\n" => {}
+            // The answer may be lost, because not all of the request was read.
+            _ => is_refused = true,
+        }
+        assert!(begun.elapsed() < common::PATIENCE);
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut first, &mut answer).unwrap();
+    assert!(answer.starts_with("-ERR a long request did not arrive in time"), "{answer}");
+}
+
+/// Of keys that come one at a time, the length of the request is known one at a time, and each byte was read alone.
+#[test]
+fn a_request_of_many_keys_is_longer_than_a_buffer() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    let keys: Vec<String> = (0..1000).map(|number| format!("{number:0100}")).collect();
+    let words: Vec<&[u8]> = [b"DEL".as_slice()].into_iter().chain(keys.iter().map(|key| key.as_bytes())).collect();
+    let asked = [request(&words), request(&[b"PING"])].concat();
+    assert_eq!(server.exchange(&asked), b":0\r\n+PONG\r\n");
+}
+
 #[test]
 fn a_step_of_a_scan_is_bounded_by_the_bytes_of_its_keys() {
     let directory = tempfile::tempdir().unwrap();
