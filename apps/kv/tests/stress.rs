@@ -4,7 +4,8 @@
 
 mod common;
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 
 use common::Server;
 use serde_json::Value;
@@ -62,6 +63,26 @@ fn operations_that_were_due_and_did_not_begin_are_told() {
     assert_eq!((&result["jobs"][0]["requests"], &result["overdue"]), (&20.into(), &0.into()));
     let said = String::from_utf8(all.stderr).unwrap();
     assert!(!said.contains("had not begun"), "{said}");
+}
+
+/// What an hour had measured was lost.
+#[test]
+fn a_signal_ends_the_load_and_what_was_measured_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll-kv"));
+    command.args(["stress", "read", "duration=1h", "-rate", "threads=2", "fixed=100/s", "--format", "json"]);
+    command.args(["-node", &server.address.to_string()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(said.nth(1).unwrap().unwrap().starts_with("read "), "a line for each second");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+
+    let told = child.wait_with_output().unwrap();
+    assert_eq!(told.status.code(), Some(130));
+    let result: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!((&result["interrupted"], &result["overdue"]), (&true.into(), &Value::Null));
+    assert!(result["jobs"][0]["requests"].as_u64().unwrap() > 0);
 }
 
 #[test]

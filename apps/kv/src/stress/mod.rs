@@ -6,7 +6,7 @@
 //!
 //! # How it works
 //! [`plan`] parses the words, [`run`] sends the load, [`tally`] counts, [`report`] formats. One line per second goes to
-//! stderr, the result to stdout.
+//! stderr, the result to stdout. At a signal the load ends, and the result is what was measured.
 //!
 //! # Limits
 //! One machine, one server. Any server of the Redis protocol will do.
@@ -24,6 +24,7 @@ pub mod tally;
 use std::time::Duration;
 
 use crate::failure::Failure;
+use crate::interrupt::interruption;
 use plan::Plan;
 use report::{COLUMNS, HdrLog, Second, json, line};
 use run::Load;
@@ -39,7 +40,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Runs the command with the words after `stress`.
 ///
 /// # Errors
-/// [`Failure::Input`] for bad words, [`Failure::Machine`] without a server, [`Failure::Finding`] if operations failed.
+/// [`Failure::Input`] for bad words, [`Failure::Machine`] without a server, [`Failure::Finding`] if operations failed,
+/// [`Failure::Interrupted`] after a signal.
 pub fn stress(words: &[String]) -> Result<(), Failure> {
     let plan = Plan::of_words(words)?;
     let mut log = plan.hdr_file.as_deref().map(HdrLog::create).transpose()?;
@@ -56,10 +58,14 @@ pub fn stress(words: &[String]) -> Result<(), Failure> {
         let _ = std::fs::remove_file(path);
     }
     let mut load = started?;
+    let interrupted = interruption("ending: what was measured follows")?;
     eprintln!("{COLUMNS}");
 
     let mut at = Duration::ZERO;
     loop {
+        if *interrupted.borrow() {
+            load.stop();
+        }
         let is_over = load.is_over();
         let now = load.started().elapsed();
         if now < at + SECOND && !is_over {
@@ -84,7 +90,9 @@ pub fn stress(words: &[String]) -> Result<(), Failure> {
             break;
         }
     }
-    let overdue = load.overdue();
+    let is_interrupted = *interrupted.borrow();
+    // Those that are due after a signal are no part of the load any more.
+    let overdue = load.overdue().filter(|_| !is_interrupted);
     load.join();
 
     if let Some((due, overdue)) =
@@ -96,7 +104,7 @@ pub fn stress(words: &[String]) -> Result<(), Failure> {
         );
     }
     if plan.is_json {
-        println!("{:#}", json(&plan, at, &jobs, overdue.map(|(_, overdue)| overdue)));
+        println!("{:#}", json(&plan, at, &jobs, overdue.map(|(_, overdue)| overdue), is_interrupted));
     } else {
         println!("{COLUMNS}");
         for (kind, sum, _) in &jobs {
@@ -104,6 +112,9 @@ pub fn stress(words: &[String]) -> Result<(), Failure> {
         }
     }
 
+    if is_interrupted {
+        return Err(Failure::Interrupted("interrupted: told is what was measured until then".to_owned()));
+    }
     match jobs.iter().map(|(_, sum, _)| sum.errors).sum() {
         0 => Ok(()),
         errors => Err(Failure::Finding(format!("{errors} operations failed"))),

@@ -66,8 +66,15 @@ pub struct Second {
 }
 
 /// Returns the result as JSON for `plimsoll compare`. `overdue` operations were due and had not begun at the end.
+/// `is_interrupted`: a signal has ended the load.
 #[must_use]
-pub fn json(plan: &Plan, elapsed: Duration, jobs: &[(Kind, Part, Vec<Second>)], overdue: Option<u64>) -> Value {
+pub fn json(
+    plan: &Plan,
+    elapsed: Duration,
+    jobs: &[(Kind, Part, Vec<Second>)],
+    overdue: Option<u64>,
+    is_interrupted: bool,
+) -> Value {
     let job = |(kind, part, seconds): &(Kind, Part, Vec<Second>)| {
         let quantile = |quantile: f64| part.latencies.value_at_quantile(quantile) as f64 / 1e3;
 
@@ -87,7 +94,7 @@ pub fn json(plan: &Plan, elapsed: Duration, jobs: &[(Kind, Part, Vec<Second>)], 
     };
 
     json!({
-        "schema": 1, "plimsoll": env!("CARGO_PKG_VERSION"), "backend": "resp", "interrupted": false, "seed": plan.seed,
+        "schema": 1, "plimsoll": env!("CARGO_PKG_VERSION"), "backend": "resp", "interrupted": is_interrupted, "seed": plan.seed,
         "threads": plan.threads, "rate_per_s": plan.rate_per_s, "duration_s": elapsed.as_secs_f64(),
         "overdue": overdue,
         "jobs": jobs.iter().map(job).collect::<Vec<Value>>(),
