@@ -436,13 +436,13 @@ functions! {
 
     /// Closes a range of descriptors.
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-        // SAFETY: the caller's own descriptors.
-        let result = unsafe { real::close_range(first, last, flags) };
-        // CLOSE_RANGE_CLOEXEC (4) only marks them to be closed at the next `exec`.
-        if result == 0 && flags & 4 == 0 && state::is_own_process() {
+        // Before, as in `close`: afterwards a number may be another file's. CLOSE_RANGE_CLOEXEC (4) only marks the
+        // descriptors to be closed at the next `exec`; CLOSE_RANGE_UNSHARE (2) is the only other flag.
+        if first <= last && flags & !2 == 0 && state::is_own_process() {
             fds::forget_range(first, last);
         }
-        result
+        // SAFETY: the caller's own descriptors.
+        unsafe { real::close_range(first, last, flags) }
     }
 
     /// Closes all descriptors from `first` on.
