@@ -1,4 +1,5 @@
-//! The managed descriptors and their files: a table of atomics, so that a call on any other descriptor costs one load.
+//! The managed descriptors and their files: a table of atomics, so that a call on any other descriptor costs two loads.
+//! Its parts are made with the first descriptor that is managed there.
 //!
 //! A file gets its number in traces at its first call through the gate, not when it is opened. The number is released
 //! when the descriptor's next file is named, so there are never more numbers than descriptors, even if descriptors are
@@ -6,15 +7,20 @@
 //!
 //! If a descriptor is closed or replaced, its written bytes that are not charged yet are left to their class.
 
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 use libc::{c_int, off_t, size_t};
 
 use crate::{apart, errno, inside, state};
 
-/// Entries of the table. Higher descriptors are not managed.
-const FDS_MAX: usize = 1 << 16;
+/// Descriptors of a part of the table.
+const PART_FDS: usize = 1 << 10;
+/// Parts of the table. Descriptors above 1,048,575, the highest that Linux allows by default (`fs.nr_open`), are not
+/// managed.
+const PARTS_MAX: usize = 1 << 10;
 
 /// Flag: the file was opened with `O_DIRECT`.
 pub(crate) const DIRECT: u32 = 1;
@@ -45,20 +51,36 @@ pub(crate) struct Fd {
 /// Flag in a file number: the descriptor's present file has none yet.
 const STALE: u32 = 1 << 31;
 
-static TABLE: [Fd; FDS_MAX] = [const {
-    Fd {
-        rules: AtomicU64::new(0),
-        dirty_bytes: AtomicU64::new(0),
-        class: AtomicU32::new(0),
-        flags: AtomicU32::new(0),
-        file: AtomicU32::new(0),
-        uses: AtomicU32::new(0),
-        replaced: AtomicU32::new(0),
-    }
-}; FDS_MAX];
+/// A part of the table. It consists of atomics, for which zeros are valid: no descriptor is managed.
+type Part = [Fd; PART_FDS];
 
-/// Number of entries that were ever used, which bounds a scan of the table.
-static USED: AtomicUsize = AtomicUsize::new(0);
+/// The parts; null for those without a descriptor. Never freed: threads may use them until the process ends.
+static TABLE: [AtomicPtr<Part>; PARTS_MAX] = [const { AtomicPtr::new(null_mut()) }; PARTS_MAX];
+
+/// Returns the entry of `fd`; `None` if its part was never used.
+#[inline(always)]
+fn entry(fd: i32) -> Option<&'static Fd> {
+    let part = TABLE.get(fd as usize / PART_FDS)?.load(Acquire);
+    // SAFETY: null, or a part that `made` has allocated, which is never freed.
+    let part = unsafe { part.as_ref() }?;
+    part.get(fd as usize % PART_FDS)
+}
+
+/// Returns the entry of `fd`. Makes its part if there is none. `None` if the number is too high, or without memory.
+fn made(fd: i32) -> Option<&'static Fd> {
+    let place = TABLE.get(fd as usize / PART_FDS)?;
+    if place.load(Acquire).is_null() {
+        // Not by way of the stack: that of a signal handler may be shorter.
+        let layout = Layout::new::<Part>();
+        // SAFETY: the layout is not empty.
+        let part: *mut Part = unsafe { alloc_zeroed(layout) }.cast();
+        if !part.is_null() && place.compare_exchange(null_mut(), part, AcqRel, Acquire).is_err() {
+            // SAFETY: allocated above with this layout. Another thread was first, so nobody else has it.
+            unsafe { dealloc(part.cast(), layout) };
+        }
+    }
+    entry(fd)
+}
 
 /// A managed descriptor.
 #[derive(Clone, Copy)]
@@ -98,7 +120,7 @@ impl Managed {
 /// Returns the table entry of `fd`, if it is managed. The numbers in calls of the library's own threads are others.
 #[inline(always)]
 pub(crate) fn managed(fd: i32) -> Option<Managed> {
-    let entry = TABLE.get(fd as usize)?;
+    let entry = entry(fd)?;
     let rules = entry.rules.load(Relaxed);
     if rules == 0 || apart::is_ours() {
         return None;
@@ -109,15 +131,14 @@ pub(crate) fn managed(fd: i32) -> Option<Managed> {
 
 /// Manages `fd` from now on.
 pub(crate) fn manage(fd: i32, rules: u64, flags: u32) {
-    let Some(entry) = TABLE.get(fd as usize) else { return };
-    USED.fetch_max(fd as usize + 1, Relaxed);
+    let Some(entry) = made(fd) else { return };
     entry.uses.fetch_add(1, Relaxed);
     entry.take(rules, flags);
 }
 
 /// Forgets `fd`, which was closed or replaced.
 pub(crate) fn forget(fd: i32) {
-    let Some(entry) = TABLE.get(fd as usize) else { return };
+    let Some(entry) = entry(fd) else { return };
     if entry.rules.load(Relaxed) != 0 {
         entry.rules.store(0, Relaxed);
         entry.uses.fetch_add(1, Relaxed);
@@ -127,22 +148,24 @@ pub(crate) fn forget(fd: i32) {
 
 /// Leaves the dirty bytes of all descriptors to their classes. Call this when the process ends, which closes them.
 pub(crate) fn leave_all_dirty() {
-    used().iter().for_each(Fd::leave_dirty);
+    used().for_each(|(_, entry)| entry.leave_dirty());
 }
 
 /// Forgets all dirty bytes. Call this after `fork`: they are the parent's.
 pub(crate) fn forget_dirty() {
-    let dirty = used().iter().filter(|entry| entry.dirty_bytes.load(Relaxed) != 0);
-    dirty.for_each(|entry| entry.dirty_bytes.store(0, Relaxed));
+    let dirty = used().filter(|(_, entry)| entry.dirty_bytes.load(Relaxed) != 0);
+    dirty.for_each(|(_, entry)| entry.dirty_bytes.store(0, Relaxed));
 }
 
 /// Returns the managed descriptors.
 pub(crate) fn all_managed() -> impl Iterator<Item = (i32, &'static Fd)> {
-    (0..).zip(used()).filter(|(_, entry)| entry.rules.load(Relaxed) != 0)
+    used().filter(|(_, entry)| entry.rules.load(Relaxed) != 0)
 }
 
-fn used() -> &'static [Fd] {
-    TABLE.get(..USED.load(Relaxed)).unwrap_or(&TABLE)
+/// Returns the entries of the parts that were ever used.
+fn used() -> impl Iterator<Item = (i32, &'static Fd)> {
+    let firsts = (0..PARTS_MAX).map(|part| (part * PART_FDS) as i32).filter(|first| entry(*first).is_some());
+    firsts.flat_map(|first| (first..first + PART_FDS as i32).filter_map(|fd| Some((fd, entry(fd)?))))
 }
 
 /// Manages `new`, which was not in use, as a duplicate of `old`. Dirty bytes stay with `old`.
@@ -156,7 +179,7 @@ pub(crate) fn duplicate(old: i32, new: i32) {
 /// Manages `new` as a duplicate of `old`, which has taken its place. A call that waits at `new` is then for this file,
 /// as if it had begun afterwards.
 pub(crate) fn replace(old: i32, new: i32) {
-    let entry = TABLE.get(new as usize).filter(|entry| entry.rules.load(Relaxed) != 0);
+    let entry = entry(new).filter(|entry| entry.rules.load(Relaxed) != 0);
     match entry {
         _ if old == new => {}
         None => duplicate(old, new),
@@ -170,15 +193,13 @@ pub(crate) fn replace(old: i32, new: i32) {
 
 /// Forgets the descriptors from `first` to `last`.
 pub(crate) fn forget_range(first: u32, last: u32) {
-    let end = (last as usize).saturating_add(1).min(used().len());
-    for fd in (first as usize).min(end)..end {
-        forget(fd as i32);
-    }
+    all_managed().map(|(fd, _)| fd).filter(|fd| (first..=last).contains(&fd.unsigned_abs())).for_each(forget);
 }
 
 /// Forgets the files' numbers, which belong to another gate.
 pub(crate) fn forget_names() {
-    TABLE.iter().filter(|entry| entry.file.load(Relaxed) != 0).for_each(|entry| entry.file.store(0, Relaxed));
+    let named = used().filter(|(_, entry)| entry.file.load(Relaxed) != 0);
+    named.for_each(|(_, entry)| entry.file.store(0, Relaxed));
 }
 
 impl Fd {
@@ -248,12 +269,28 @@ mod tests {
     use super::*;
 
     /// A descriptor that no test has open.
-    const FD: i32 = FDS_MAX as i32 - 10;
+    const FD: i32 = 1_000_000;
+
+    /// Those from 65,536 on were not: a server with as many connections bypassed the gate.
+    #[test]
+    fn descriptors_are_managed_up_to_the_highest_of_linux() {
+        for fd in [65_535, 65_536, (1 << 20) - 1] {
+            manage(fd, 5, DIRECT);
+            assert!(managed(fd).is_some_and(|it| it.rules == 5 && it.entry.has(DIRECT)), "{fd}");
+            assert!(all_managed().any(|(found, _)| found == fd));
+            forget_range(fd as u32, fd as u32);
+            assert!(managed(fd).is_none(), "{fd}");
+        }
+        for fd in [-1, 1 << 20, i32::MAX] {
+            manage(fd, 5, 0);
+            assert!(managed(fd).is_none(), "{fd}");
+        }
+    }
 
     #[test]
     fn a_number_is_given_back_when_the_descriptor_is_named_again() {
-        let entry = &TABLE[FD as usize];
         manage(FD, 1, 0);
+        let entry = entry(FD).expect("it is managed");
         assert_eq!(entry.file(), None);
         assert_eq!(entry.name(0), None);
         assert_eq!((entry.name(7), entry.file()), (Some(7), Some(0)), "another thread was first");
