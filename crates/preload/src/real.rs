@@ -1,4 +1,7 @@
 //! The replaced functions: the next of the same name in the program's search order, usually libc's.
+//!
+//! They are looked up when the library is loaded ([`find_all`]). A look-up waits for the dynamic linker's lock, which a
+//! thread has while it loads another library: that one's constructor may wait for a thread that opens a file.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
@@ -32,17 +35,21 @@ fn base_of(address: *const c_void) -> Option<*mut c_void> {
     is_found.then(|| unsafe { found.assume_init() }.dli_fbase)
 }
 
-/// A function whose address is resolved at its first call.
+/// A function, whose address is looked up once.
 pub(crate) struct Next {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
-    /// Whether the function is libc's own.
+    /// Whether the program may make the system call instead, which saves time.
+    has_call: bool,
+    /// Whether the function is libc's own; only known if `has_call`.
     is_libcs: AtomicBool,
 }
 
 impl Next {
-    pub(crate) const fn new(name: &'static CStr) -> Next {
-        Next { name, at: AtomicPtr::new(std::ptr::null_mut()), is_libcs: AtomicBool::new(false) }
+    /// Returns the function of this name, which ends with a zero.
+    const fn new(name: &'static str, has_call: bool) -> Next {
+        let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else { panic!("a name with a zero within") };
+        Next { name, at: AtomicPtr::new(std::ptr::null_mut()), has_call, is_libcs: AtomicBool::new(false) }
     }
 
     /// Returns whether the function only makes the system call of its name.
@@ -63,10 +70,10 @@ impl Next {
         // SAFETY: the name ends with a zero, and RTLD_NEXT is always a valid handle.
         let at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         self.at.store(at, Relaxed);
-        self.is_libcs.store(
-            base_of(at).is_some_and(|base| Some(base) == base_of(libc::__errno_location as *const c_void)),
-            Relaxed,
-        );
+        if self.has_call {
+            let libc = base_of(libc::__errno_location as *const c_void);
+            self.is_libcs.store(base_of(at).is_some_and(|base| Some(base) == libc), Relaxed);
+        }
         at
     }
 }
@@ -91,25 +98,32 @@ impl Failed for () {
 /// Declares functions that call the next function of their name, or `by` the system call that it would make.
 /// `C-unwind`: a thread that is cancelled in such a call unwinds through here.
 macro_rules! real {
-    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty $(, by $number:ident($($word:ident),*))?;)*) => {$(
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty $(, by $number:ident($($word:ident),*))?;)*) => {
+        #[allow(non_upper_case_globals, reason = "they have the functions' names")]
+        mod next {
+            $(pub(super) static $name: super::Next = {
+                const CALLS: &[&str] = &[$(stringify!($number))?];
+                super::Next::new(concat!(stringify!($name), "\0"), !CALLS.is_empty())
+            };)*
+        }
+
+        /// Looks all functions up.
+        pub(crate) fn find_all() {
+            $(next::$name.get();)*
+        }
+
+        $(
         /// Calls the next function of this name.
         ///
         /// # Safety
         /// As libc's.
         #[inline]
         pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
-            static NEXT: Next = {
-                const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => panic!("a name with a zero"),
-                };
-                Next::new(NAME)
-            };
-            $(if NEXT.is_plain() {
+            $(if next::$name.is_plain() {
                 // SAFETY: the caller keeps to the function's contract, which is the system call's.
                 return unsafe { libc::syscall(libc::$number, $($word),*) } as $result;
             })?
-            let at = NEXT.get();
+            let at = next::$name.get();
             if at.is_null() {
                 crate::errno::set(libc::ENOSYS);
                 return <$result as Failed>::FAILED;

@@ -21,6 +21,8 @@
 //! admitted in its turn, and ends at once. If the process with the gate is stopped, the others bypass it.
 
 use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -68,14 +70,26 @@ std::thread_local! {
     static MINE: Mine = const { Mine { number: Cell::new(None), pid: Cell::new(0) } };
 }
 
-impl Drop for Mine {
-    fn drop(&mut self) {
-        let (Some(number), Some(counters)) = (self.number.get(), state::counters()) else { return };
-        if self.pid.get() == std::process::id()
-            && let Some(slot) = counters.slots.get(number)
-        {
-            let _ = slot.pid.compare_exchange(self.pid.get(), 0, AcqRel, Relaxed);
-        }
+/// The key whose value a thread with a slot has, so that libc frees the slot when the thread ends. `MINE` has no
+/// destructor: the dynamic linker registers it, for whose lock a thread may wait for ever (see `real`).
+static END_OF_THREAD: OnceLock<libc::pthread_key_t> = OnceLock::new();
+
+/// Makes the key, and looks the clock up as `real` does the functions. Call this when the library is loaded.
+pub(crate) fn prepare() {
+    let _ = now_ns();
+    let mut key = 0;
+    // SAFETY: it writes the key. The function lives as long as the library, which is never unloaded.
+    if unsafe { libc::pthread_key_create(&raw mut key, Some(free_own)) } == 0 {
+        let _ = END_OF_THREAD.set(key);
+    }
+}
+
+/// Frees the calling thread's slot.
+extern "C" fn free_own(_: *mut c_void) {
+    let (number, pid) = MINE.with(|mine| (mine.number.take(), mine.pid.get()));
+    let slot = number.and_then(|number| state::counters()?.slots.get(number));
+    if let Some(slot) = slot.filter(|_| pid == std::process::id()) {
+        let _ = slot.pid.compare_exchange(pid, 0, AcqRel, Relaxed);
     }
 }
 
@@ -174,8 +188,8 @@ pub(crate) fn ask(
 
 /// Withdraws or ends the call of the calling thread's slot, which the thread has left.
 pub(crate) fn withdraw_left(counters: &Counters) {
-    let number = MINE.try_with(|mine| mine.number.get().filter(|_| mine.pid.get() == state::pid()));
-    let Some(slot) = number.ok().flatten().and_then(|number| counters.slots.get(number)) else { return };
+    let number = MINE.with(|mine| mine.number.get().filter(|_| mine.pid.get() == state::pid()));
+    let Some(slot) = number.and_then(|number| counters.slots.get(number)) else { return };
     if [ASKED, ASKED_AGAIN, ADMITTED, REFUSED].contains(&slot.state.load(Acquire)) {
         slot.moved_bytes.store(0, Relaxed);
         slot.errno.store(libc::ECANCELED.unsigned_abs(), Relaxed);
@@ -193,13 +207,20 @@ fn is_gone(counters: &Counters) -> bool {
 /// Returns the calling thread's slot. If it has none, takes a free one. Returns `None` if all are taken.
 fn mine(counters: &'static Counters) -> Option<&'static Slot> {
     let pid = state::pid();
-    let number = MINE.try_with(|mine| {
-        let number = mine.number.get().filter(|_| mine.pid.get() == pid).or_else(|| take(counters, pid));
-        mine.number.set(number);
-        mine.pid.set(pid);
-        number
-    });
-    counters.slots.get(number.ok()??)
+    let own = MINE.with(|mine| mine.number.get().filter(|_| mine.pid.get() == pid));
+    let number = own.or_else(|| {
+        let number = take(counters, pid)?;
+        MINE.with(|mine| {
+            mine.number.set(Some(number));
+            mine.pid.set(pid);
+        });
+        if let Some(key) = END_OF_THREAD.get() {
+            // SAFETY: the key exists. Its value is never read, and only has to be another than null.
+            let _ = unsafe { libc::pthread_setspecific(*key, std::ptr::from_ref(counters).cast()) };
+        }
+        Some(number)
+    })?;
+    counters.slots.get(number)
 }
 
 fn take(counters: &Counters, pid: u32) -> Option<usize> {

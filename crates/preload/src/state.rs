@@ -21,7 +21,7 @@ use plimsoll::{Class, Gate, Topology};
 use crate::fds::Managed;
 use crate::handover::{COUNTERS_AT, Counters, FILE_NAME, Handover, Past, VARIABLE, VERSION, pid_namespace};
 use crate::rules::Rules;
-use crate::{errno, fds, inside, slots};
+use crate::{errno, fds, inside, real, slots};
 
 /// State: no run, or one that this process has left.
 const ASLEEP: u8 = 0;
@@ -238,7 +238,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
         // SAFETY: `ended` is one entry, which the call fills.
         let is_over = unsafe { libc::poll(&raw mut ended, 1, 0) } == 1;
         // SAFETY: the descriptor was made above.
-        let _ = unsafe { crate::real::close(handle) };
+        let _ = unsafe { real::close(handle) };
         !is_over
     })
 }
@@ -346,6 +346,8 @@ extern "C" fn load() {
     let is_there = std::env::var_os(VARIABLE).is_some_and(|path| find(Path::new(&path)).is_some());
 
     if is_there && leave_mark() {
+        real::find_all();
+        slots::prepare();
         PID.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: the functions live as long as the library, which is never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };

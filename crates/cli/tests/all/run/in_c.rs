@@ -482,3 +482,53 @@ fn a_kernel_that_finds_nothing_in_the_page_cache_does_not_end_the_file() {
         found => assert_eq!(found, "4096 4096 4096 96 0 0\n", "{}", err(&output)),
     }
 }
+
+/// A library whose constructor waits for a thread that uses a file.
+const CONSTRUCTOR: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+static void *work(void *unused) {
+    char bytes[4];
+    int file = open("b", O_CREAT | O_RDWR | O_DSYNC, 0600);
+    pwrite(file, "ahoy", 4, 0);
+    fsync(file);
+    pread(file, bytes, 4, 0);
+    close(dup(file));
+    close(file);
+    return 0;
+}
+__attribute__((constructor)) static void begin(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, work, 0);
+    pthread_join(thread, 0);
+}
+"#;
+
+/// A program that loads it once there is a gate, here or in the shell.
+const LOADS: &str = r#"
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int count, char **arguments) {
+    if (count > 2) write(open(arguments[2], O_CREAT | O_WRONLY | O_DSYNC, 0600), "ahoy", 4);
+    puts(dlopen(arguments[1], RTLD_NOW) ? "done" : dlerror());
+    return 0;
+}
+"#;
+
+/// The thread asked the dynamic linker for a function at its first call, and waited for the lock of `dlopen`.
+#[test]
+fn a_constructor_may_wait_for_a_thread_that_uses_files() {
+    let world = World::new();
+    let Some(program) = compiled(&world, LOADS) else { return };
+    let source = world.file("constructor.c", CONSTRUCTOR);
+    let library = world.path().join("constructor.so").to_str().unwrap().to_owned();
+    let flags = ["-shared", "-fPIC", "-D_FILE_OFFSET_BITS=64", "-pthread", "-o", &library, &source];
+    assert!(ended(world.command("cc", &flags)).status.success());
+    for script in [format!("{program} {library} a"), format!("echo ahoy >a; {program} {library}; true")] {
+        let output = world.run(&[], &["sh", "-c", &script]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n", "{script}: {}", err(&output));
+    }
+}
