@@ -31,7 +31,7 @@ pub(crate) const VARIABLE: &str = "PLIMSOLL_RUN";
 /// Name of the file in memory, which shows in the link that [`VARIABLE`] names.
 pub(crate) const FILE_NAME: &str = "plimsoll-run";
 /// Of this form and of the layout of the counters.
-pub(crate) const VERSION: &str = concat!("6 ", env!("CARGO_PKG_VERSION"));
+pub(crate) const VERSION: &str = concat!("7 ", env!("CARGO_PKG_VERSION"));
 /// Where the counters begin in the file: before it is room for the JSON.
 pub(crate) const COUNTERS_AT: usize = 1 << 20;
 /// Rules at the most: a bit of a word for each, and one for what none matches.
@@ -370,6 +370,8 @@ pub(crate) struct Slot {
 pub(crate) struct Counters {
     /// The process that has the gate; 0: none has it.
     pub(crate) owner: AtomicU32,
+    /// The thread of that process that keeps house there, as the kernel numbers threads; 0: not known.
+    pub(crate) housekeeper: AtomicU32,
     /// Processes that loaded the library.
     pub(crate) processes: AtomicU32,
     /// Changes when a thread has taken a slot; the process with the gate sleeps on it.

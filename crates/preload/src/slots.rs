@@ -14,7 +14,8 @@
 //! FREE -> ASKED -> ADMITTED -> ENDED -> FREE     ENDED -> ASKED_AGAIN -> ASKED: the permit of the call before ends first
 //!            \---> REFUSED -> FREE
 //! ```
-//! If the process with the gate dies, the other threads withdraw their calls, and ask the next process that has it.
+//! If the process with the gate dies, or its housekeeper does because it executes a program that cannot load the library,
+//! the other threads withdraw their calls, and ask the next process that has it.
 //!
 //! # Limits
 //! A call costs two more thread switches than in the process with the gate. A call whose process dies while it waits is
@@ -30,9 +31,9 @@ use std::time::Duration;
 use plimsoll::sys::clock::now_ns;
 use plimsoll::{Call, Class, Passed, Permit};
 
-use crate::apart;
 use crate::handover::{Counters, Kind, SLOTS, Slot};
 use crate::state::{self, OwnGate};
+use crate::{apart, errno};
 
 const FREE: u32 = 0;
 const ASKED: u32 = 1;
@@ -201,7 +202,18 @@ pub(crate) fn withdraw_left(counters: &Counters) {
 /// Returns whether no process with the gate will answer.
 fn is_gone(counters: &Counters) -> bool {
     let owner = counters.owner.load(Acquire);
-    owner == 0 || is_silent(counters) || !state::is_alive(owner)
+    owner == 0 || is_silent(counters) || !has_gate(counters, owner)
+}
+
+/// Returns whether the process `owner` still has the gate: it is alive, and so is its housekeeper, which ends when the
+/// process executes another program.
+pub(crate) fn has_gate(counters: &Counters, owner: u32) -> bool {
+    let housekeeper = counters.housekeeper.load(Acquire);
+    let is_there = |thread: u32| {
+        // SAFETY: signal 0 is not sent; the call touches no memory.
+        errno::keep(|| unsafe { libc::syscall(libc::SYS_tgkill, owner, thread, 0) } == 0 || errno::get() != libc::ESRCH)
+    };
+    state::is_alive(owner) && (housekeeper == 0 || is_there(housekeeper))
 }
 
 /// Returns the calling thread's slot. If it has none, takes a free one. Returns `None` if all are taken.
@@ -253,6 +265,8 @@ pub(crate) fn open(counters: &'static Counters) {
     IS_MADE.store(0, Relaxed);
     TRACE_END.store(0, Relaxed);
     let work = move || {
+        // SAFETY: it touches no memory.
+        counters.housekeeper.store(unsafe { libc::syscall(libc::SYS_gettid) } as u32, Release);
         state::make(counters, apart::leave_table());
         IS_MADE.store(1, Release);
         wake(&IS_MADE);

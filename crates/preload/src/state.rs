@@ -187,7 +187,7 @@ pub(crate) fn find_route() -> Route {
     let (Some(_), Some(counters), READY | GUEST) = (RUN.get(), counters(), seen) else { return not_yet };
     let owner = counters.owner.load(Ordering::Acquire);
 
-    if owner != pid() && owner != 0 && is_alive(owner) {
+    if owner != pid() && owner != 0 && slots::has_gate(counters, owner) {
         // If this fails, another thread has updated the state meanwhile.
         let _ = STATE.compare_exchange(seen, GUEST, Ordering::AcqRel, Ordering::Acquire);
         return if slots::is_silent(counters) { Route::Bypass(Past::OtherProcess) } else { Route::Owner };
@@ -196,7 +196,8 @@ pub(crate) fn find_route() -> Route {
     if STATE.compare_exchange(seen, MAKING, Ordering::AcqRel, Ordering::Acquire).is_err() {
         return not_yet;
     }
-    // Before the owner is set, so that no process takes the new owner to be silent.
+    // Before the owner is set, so that no process takes the new owner to be silent, or asks it for another's housekeeper.
+    counters.housekeeper.store(0, Ordering::Release);
     counters.alive_ns.store(plimsoll::sys::clock::now_ns(), Ordering::Relaxed);
     if counters.owner.compare_exchange(owner, pid(), Ordering::AcqRel, Ordering::Acquire).is_err() {
         STATE.store(GUEST, Ordering::Release);
