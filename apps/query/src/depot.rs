@@ -31,7 +31,7 @@ use url::Url;
 
 use crate::failure::Failure;
 use crate::scratch::Scratch;
-use crate::whole::{self, LeftOut, Without};
+use crate::whole::{self, Kept, LeftOut};
 
 /// Longest time for which a request to a bucket is repeated, as by `plimsoll depot`: enough for a restart of the
 /// server.
@@ -122,8 +122,8 @@ impl Depot {
             depot.left_out.extend(left_out);
         }
 
-        let left_out = depot.left_out.iter().map(|(file, _)| file.clone()).collect();
-        depot.session.register_object_store(&url, Arc::new(Without { inner: store, left_out }));
+        let files = depot.tables.iter().flat_map(|table| table.files.iter().cloned()).collect();
+        depot.session.register_object_store(&url, Arc::new(Kept { inner: store, files: Arc::new(files) }));
         for table in &depot.tables {
             depot.add_table(table.name, &url).await?;
         }

@@ -4,8 +4,8 @@
 //! would not name it. A recording that was stored under two hosts would count twice.
 //!
 //! **How.** The ends of several Parquet files are read at a time. A file that is incomplete, has a later version of the
-//! schema, or has the name of another host's file (names derive from the content) is left out of every list, and
-//! reported.
+//! schema, or has the name of another host's file (names derive from the content) is left out, and reported. The engine
+//! lists only the files that were kept ([`Kept`]), so what is stored meanwhile is in no part of an answer.
 //!
 //! **Limits.** A file that is damaged in the middle fails when it is read.
 //!
@@ -121,30 +121,30 @@ fn later_schema(metadata: &ParquetMetaData) -> Option<String> {
         .then(|| format!("schema {version}: this program knows {SCHEMA}: it is left out; use a newer plimsoll-query"))
 }
 
-/// A store that does not list the files of `left_out`.
+/// A store that lists only `files`: one that has appeared since they were judged may be half copied, or another host's.
 #[derive(Debug)]
-pub(crate) struct Without {
+pub(crate) struct Kept {
     pub(crate) inner: Arc<dyn ObjectStore>,
-    pub(crate) left_out: HashSet<Key>,
+    pub(crate) files: Arc<HashSet<Key>>,
 }
 
-impl fmt::Display for Without {
+impl fmt::Display for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }
 }
 
 #[async_trait]
-impl ObjectStore for Without {
+impl ObjectStore for Kept {
     fn list(&self, prefix: Option<&Key>) -> BoxStream<'static, Result<ObjectMeta>> {
-        let left_out = self.left_out.clone();
-        let is_kept = move |file: &ObjectMeta| std::future::ready(!left_out.contains(&file.location));
+        let files = Arc::clone(&self.files);
+        let is_kept = move |file: &ObjectMeta| std::future::ready(files.contains(&file.location));
         self.inner.list(prefix).try_filter(is_kept).boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Key>) -> Result<ListResult> {
         let mut listed = self.inner.list_with_delimiter(prefix).await?;
-        listed.objects.retain(|file| !self.left_out.contains(&file.location));
+        listed.objects.retain(|file| self.files.contains(&file.location));
         Ok(listed)
     }
 
@@ -204,6 +204,26 @@ mod tests {
             }
             store.delete(&key).await.unwrap();
             assert_eq!(judge(&store, listed).await.unwrap(), None);
+        });
+    }
+
+    /// Half of a file that was just being copied was read, and ended the question with the engine's error.
+    #[test]
+    fn a_file_that_appears_after_the_first_look_is_not_listed() {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let [first, later] =
+            ["1", "2"].map(|name| Key::from(format!("hist/host=7/date=2026-03-14/trace-{name}.parquet")));
+        let kept = Kept { inner: Arc::clone(&store), files: Arc::new(HashSet::from([first.clone()])) };
+        let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+        runtime.block_on(async {
+            for key in [&first, &later] {
+                store.put(key, "half".into()).await.unwrap();
+            }
+            let listed: Vec<ObjectMeta> = kept.list(None).try_collect().await.unwrap();
+            let day = kept.list_with_delimiter(Some(&Key::from("hist/host=7/date=2026-03-14"))).await.unwrap();
+            for files in [listed, day.objects] {
+                assert_eq!(files.into_iter().map(|file| file.location).collect::<Vec<_>>(), [first.clone()]);
+            }
         });
     }
 }
