@@ -18,9 +18,11 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr as Planned, ExprSchemable as _, LogicalPlan, Operator};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, OrderByExpr, OrderByKind, Query, Statement as Parsed, Value, ValueWithSpan, VisitMut as _, VisitorMut,
-    WindowType,
+    DateTimeField, Expr, OrderByExpr, OrderByKind, Query, Statement as Parsed, Value, ValueWithSpan, VisitMut as _,
+    VisitorMut, WindowType,
 };
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
 /// Returns the statement in Spark's dialect. A view becomes temporary, as in DataFusion.
 pub(crate) fn for_spark(statement: &Statement) -> String {
@@ -54,6 +56,12 @@ impl VisitorMut for Spark {
         {
             place_nulls(&mut window.order_by);
         }
+        // Spark's `extract` has no epoch.
+        if let Expr::Extract { field: DateTimeField::Epoch, expr: time, .. } = expression
+            && let Ok(seconds) = parsed(&format!("CAST({time} AS DOUBLE)"))
+        {
+            *expression = seconds;
+        }
         ControlFlow::Continue(())
     }
 
@@ -71,6 +79,11 @@ impl VisitorMut for Spark {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Parses an expression.
+fn parsed(sql: &str) -> std::result::Result<Expr, ParserError> {
+    Parser::new(&GenericDialect {}).try_with_sql(sql)?.parse_expr()
 }
 
 /// Makes DataFusion's order of nulls explicit: as if they were larger than all other values.

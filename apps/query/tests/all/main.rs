@@ -276,6 +276,31 @@ fn doubtful_recordings_are_named() {
     assert_eq!(hours, "host,minutes\na,3.0\nb,3.0\nc,1.0\n", "nothing counts twice");
 }
 
+/// A host that two programs record counted each second twice, unless both saw it end at the same moment.
+#[test]
+fn time_of_overlapping_recordings_counts_once() {
+    let world = World::new();
+    let rows = |seconds: &str| {
+        format!(
+            "SELECT arrow_cast(to_timestamp(1773489600 + end_s), 'Timestamp(Microsecond, Some(\"UTC\"))') AS at_utc, disk, \
+             length_s AS duration_s, CASE WHEN disk = 'sda' THEN 100e0 ELSE 0e0 END AS read_kib_per_s, 0e0 AS write_kib_per_s, \
+             CAST(NULL AS VARCHAR) AS gap, 0.5e0 AS capacity_use, 'model' AS capacity_basis, 'ok' AS verdict \
+             FROM (VALUES {seconds}) AS a(end_s, length_s) CROSS JOIN (VALUES ('sda'), ('sdb')) AS b(disk)"
+        )
+    };
+    // A minute each; the second recording begins half a minute later.
+    let both = [("1", "(60, 60e0), (120, 60e0), (180, 60e0)"), ("2", "(90, 60e0), (150, 60e0), (210, 60e0)")];
+    let day = |host: &str, name: &str| format!("disks/host={host}/date=2026-03-14/stat-{name}.parquet");
+    both.iter().for_each(|(name, seconds)| world.parquet(&day("a", name), &rows(seconds)));
+    // An interval within another, and a pause.
+    world.parquet(&day("b", "3"), &rows("(60, 60e0), (30, 10e0), (300, 30e0)"));
+
+    let sql = "SELECT host, 3600 * disk_hours AS disk_s, used_pct FROM waste ORDER BY host";
+    assert_eq!(world.ask(&[sql, "--format", "csv"]).done(), "host,disk_s,used_pct\na,420.0,50.0\nb,180.0,50.0\n");
+    let sql = "SELECT host, disk, hot_s FROM hot_disk ORDER BY host";
+    assert_eq!(world.ask(&[sql, "--format", "csv"]).done(), "host,disk,hot_s\na,sda,210.0\nb,sda,90.0\n");
+}
+
 #[test]
 fn bad_input_is_named() {
     let world = World::new();
@@ -372,7 +397,8 @@ fn a_cluster_gets_the_files_and_the_words_of_spark() {
     std::fs::write(day.join("trace-2.parquet"), "half").unwrap();
     let row = r#"{"c0":1773489600000000,"c1":"7","c2":0.1,"c3":"2026-03-14","c4":null}"#;
     let (_listener, ask) = cluster_that_says(&world, row, r#"plimsoll-query lost "10.0.0.2:7""#, 0);
-    let ended = ask("CREATE VIEW mine AS SELECT *, 0.5 * pieces AS half FROM hist; \
+    let ended =
+        ask("CREATE VIEW mine AS SELECT *, 0.5 * pieces AS half, extract(epoch FROM at_utc) AS at_s FROM hist; \
          SELECT at_utc, host, half, date, sum(pieces) OVER (ORDER BY half DESC) AS n FROM mine ORDER BY host");
     assert_eq!(ended.out, "at_utc,host,half,date,n\n2026-03-14T12:00:00Z,7,0.1,2026-03-14,\n");
     let lines: Vec<&str> = ended.err.lines().collect();
@@ -383,7 +409,7 @@ fn a_cluster_gets_the_files_and_the_words_of_spark() {
     let job = std::fs::read_to_string(world.directory.path().join("job.json")).unwrap();
     for part in [
         "CREATE OR REPLACE TEMPORARY VIEW latency AS WITH buckets AS",
-        "CREATE OR REPLACE TEMPORARY VIEW mine AS SELECT *, 0.5e0 * pieces AS half FROM hist",
+        "CREATE OR REPLACE TEMPORARY VIEW mine AS SELECT *, 0.5e0 * pieces AS half, CAST(at_utc AS DOUBLE) AS at_s FROM hist",
         "OVER (ORDER BY half DESC NULLS FIRST) AS n FROM mine ORDER BY host NULLS LAST",
         "unix_micros(CAST(c0 AS TIMESTAMP)) AS c0",
         "/depot/hist/host=7/date=2026-03-14/trace-1.parquet\"],[\"",

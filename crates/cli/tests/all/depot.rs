@@ -162,7 +162,9 @@ known = [(use, second) for use, second in zip(uses, seconds) if use is not None]
 in_verdict = lambda verdict: 100 * sum(s for s, line in zip(seconds, work) if line[of["verdict"]] == verdict) / sum(seconds)
 expected = [("cache", len({line[3] for line in work}), sum(seconds) / 3600, 100 * sum(u * s for u, s in known) / sum(s for _, s in known),
              100 * max(u for u, _ in known), in_verdict("saturated"), in_verdict("degraded"))]
-same("waste", ask("waste", "host, disks, disk_hours, used_pct, most_used_pct, saturated_pct, degraded_pct", "host"), expected, 1e-3)
+wasted = lambda: ask("waste", "host, disks, disk_hours, used_pct, most_used_pct, saturated_pct, degraded_pct", "host")
+same("waste", wasted(), expected, 1e-3)
+expected_waste = expected
 
 turns = []
 last = None
@@ -190,6 +192,13 @@ database.execute("CREATE OR REPLACE VIEW disks AS SELECT * FROM known UNION ALL 
                  "SELECT * REPLACE (at_utc + INTERVAL '2' HOUR AS at_utc) FROM known")
 doubts = ask("doubts", "host, doubt, entries", "doubt")
 assert doubts == [("cache", "missing", None), ("cache", "twice", len(lines_of_disks))], (doubts, len(lines_of_disks))
+
+# Another recording of the same time, whose intervals end at other moments, adds nothing.
+hot_s = [line[3] for line in expected]
+database.execute("CREATE OR REPLACE VIEW disks AS SELECT * FROM known UNION ALL "
+                 "SELECT * REPLACE (at_utc + INTERVAL '1' MICROSECOND AS at_utc) FROM known")
+same("waste", wasted(), expected_waste, 1e-3)
+assert all(near(a, b, 1e-3) for a, (b,) in zip(hot_s, ask("hot_disk", "hot_s", "first_utc"), strict=True)), hot_s
 assert set(questions) == {"latency", "before_after", "throttled", "slowest", "waste", "hot_disk", "doubts"}, "a question without a test"
 
 # By hour the rows are the same.
