@@ -16,6 +16,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use plimsoll::control::Server;
 use plimsoll::core::LatencyGoal;
@@ -27,6 +28,9 @@ use plimsoll_store::ScheduledStore;
 use crate::classes::ClassTable;
 use crate::database::DatabaseOptions;
 use crate::failure::Failure;
+
+/// Longest wait for the shard to stop: what a disk that hangs has in flight never ends.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The scheduler's model of the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,10 +90,10 @@ impl Engine {
     /// Stops the shard and ends the trace.
     ///
     /// # Errors
-    /// The shard failed earlier, or the trace is incomplete.
+    /// The shard failed earlier, or does not stop within 10 s, or the trace is incomplete.
     pub async fn stop(self) -> Result<(), Failure> {
         drop(self.control);
-        let stopped = self.runtime.shutdown().await;
+        let stopped = self.runtime.shutdown_within(STOP_TIMEOUT).await;
         stopped.map_err(|error| Failure::machine("the scheduler's shard failed", error))?;
 
         let Some(path) = self.trace else { return Ok(()) };
