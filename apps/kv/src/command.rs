@@ -8,9 +8,9 @@
 //! [`Session::flush`] waits for the last handle, which covers the earlier ones, and only then sends the output. So the
 //! writes of a pipeline become durable together, and no reply is sent before its write is durable. Output of more than
 //! [`OUTPUT_BYTES`] is flushed at once. A value longer than that takes memory from a budget that all connections share,
-//! from before it is read ([`crate::budget`]) until the client has read it; if the budget is spent, the command waits. A
-//! client that reads nothing of a reply for [`PATIENCE`], or less than 64 KiB a second of a longer one, is disconnected,
-//! so that it does not hold up the others.
+//! from before it is read ([`crate::budget`]) until the client has read it; if the budget is spent, the command waits.
+//! A client that reads nothing of a reply for [`PATIENCE`], or less than 64 KiB a second of a longer one, is
+//! disconnected, so that it does not hold up the others.
 //!
 //! While memory or level 0 fills, writes are delayed ([`crate::controllers`]): each batch, and in a long one each
 //! [`DELAYED_BYTES`].
@@ -49,8 +49,8 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 pub const DELAYED_BYTES: usize = 16 << 10;
 /// Fewest bytes that a write counts as: a short row takes about as much memory.
 const ROW_MIN_BYTES: usize = 64;
-/// Least rate at which a client reads a long reply, or sends a long request: a slow line's. A slower client would hold up
-/// the others for hours.
+/// Least rate at which a client reads a long reply, or sends a long request: a slow line's. A slower client would hold
+/// up the others for hours.
 const BYTES_PER_S_MIN: f64 = 65_536.0;
 /// Metrics of SlateDB that INFO shows.
 const FIGURES: [&str; 4] = ["l0_sst_count", "sorted_run_count", "backpressure_count", "write_ops"];

@@ -139,7 +139,8 @@ mod tests {
     use crate::database::DatabaseOptions;
     use crate::settings::MEMORY_MIN_BYTES;
 
-    /// SlateDB says how much is in memory when a write begins: after a pause it was what had been there before the last.
+    /// SlateDB says how much is in memory when a write begins: after a pause it was what had been there before the
+    /// last.
     #[tokio::test]
     async fn the_backlog_of_memory_is_that_of_now_without_a_write() {
         let directory = tempfile::tempdir().unwrap();

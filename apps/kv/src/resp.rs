@@ -169,8 +169,8 @@ fn typed(bytes: &[u8]) -> Result<Option<Parsed<'_>>, ProtocolError> {
 }
 
 /// Returns the first word of a typed line, and what follows it; `None` if its quotes are wrong. A word ends with its
-/// closing quote. In `"..."`, `\n`, `\r`, `\t`, `\b`, `\a` and `\xHH` are bytes, and `\` makes another byte stand for itself;
-/// in `'...'`, only a quote.
+/// closing quote. In `"..."`, `\n`, `\r`, `\t`, `\b`, `\a` and `\xHH` are bytes, and `\` makes another byte stand for
+/// itself; in `'...'`, only a quote.
 fn word(line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let (mut word, mut rest, mut quote) = (Vec::new(), line, None);
     loop {

@@ -7,7 +7,8 @@
 //! Each connection is a task with a buffer. Its whole requests run in order, then their replies are sent together. A
 //! request longer than [`BUFFER_BYTES`] takes the rest of its memory from a budget that all connections share; if the
 //! budget is spent, the client gets an error. It must arrive in time, or its connection is closed: it holds up others.
-//! Long replies have a budget of their own. When the server stops, a connection ends after the requests that it has read.
+//! Long replies have a budget of their own. When the server stops, a connection ends after the requests that it has
+//! read.
 //!
 //! # Limits
 //! An idle connection stays open as long as its client's machine answers. The memory of a large request is returned

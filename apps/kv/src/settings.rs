@@ -1,8 +1,8 @@
 //! The parts of the memory budget, and SlateDB's settings.
 //!
 //! # Why
-//! SlateDB is made for object stores, where a request costs cents and takes tens of milliseconds. Here it has a disk, and
-//! a part of the server's memory.
+//! SlateDB is made for object stores, where a request costs cents and takes tens of milliseconds. Here it has a disk,
+//! and a part of the server's memory.
 //!
 //! # How it works
 //! [`MemoryPlan`] divides the budget; the settings are pure functions of it.

@@ -5,9 +5,9 @@
 //! with data that cannot be flushed. A refusal with a reason is better, and reads continue.
 //!
 //! # How it works
-//! A thread queries the free space of the file systems every [`INTERVAL`]. Below the reserve of one, writes are refused,
-//! also those that already wait for memory. The reserve of the tree has room for unflushed memory. The files that the log
-//! has made and does not use count as free for it.
+//! A thread queries the free space of the file systems every [`INTERVAL`]. Below the reserve of one, writes are
+//! refused, also those that already wait for memory. The reserve of the tree has room for unflushed memory. The files
+//! that the log has made and does not use count as free for it.
 //!
 //! # Limits
 //! A compaction writes as much as it reads, and may use the whole reserve. Then replies to writes already in memory

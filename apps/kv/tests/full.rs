@@ -86,7 +86,8 @@ fn a_disk_that_has_the_log_alone_may_be_full() {
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
 
-    // Each takes a block of the log, which has 1536: the tables are flushed before they are full, and the files used again.
+    // Each takes a block of the log, which has 1536: the tables are flushed before they are full, and the files used
+    // again.
     let begun = Instant::now();
     for key in 0..4000 {
         while server.typed(&format!("SET {key} ahoy")) != "+OK\r\n" {

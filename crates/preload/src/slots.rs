@@ -14,8 +14,8 @@
 //! FREE -> ASKED -> ADMITTED -> ENDED -> FREE     ENDED -> ASKED_AGAIN -> ASKED: the permit of the call before ends first
 //!            \---> REFUSED -> FREE
 //! ```
-//! If the process with the gate dies, or its housekeeper does because it executes a program that cannot load the library,
-//! the other threads withdraw their calls, and ask the next process that has it.
+//! If the process with the gate dies, or its housekeeper does because it executes a program that cannot load the
+//! library, the other threads withdraw their calls, and ask the next process that has it.
 //!
 //! # Limits
 //! A call costs two more thread switches than in the process with the gate. A call whose process dies while it waits is

@@ -196,7 +196,8 @@ pub(crate) fn find_route() -> Route {
     if STATE.compare_exchange(seen, MAKING, Ordering::AcqRel, Ordering::Acquire).is_err() {
         return not_yet;
     }
-    // Before the owner is set, so that no process takes the new owner to be silent, or asks it for another's housekeeper.
+    // Before the owner is set, so that no process takes the new owner to be silent, or asks it for another's
+    // housekeeper.
     counters.housekeeper.store(0, Ordering::Release);
     counters.alive_ns.store(plimsoll::sys::clock::now_ns(), Ordering::Relaxed);
     if counters.owner.compare_exchange(owner, pid(), Ordering::AcqRel, Ordering::Acquire).is_err() {

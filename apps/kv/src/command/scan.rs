@@ -102,7 +102,8 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         self.error("ERR no such cursor: a cursor is good once, on its own connection; begin with 0");
     }
 
-    /// Begins a scan. Returns the error for the client if that failed, or takes longer than [`SCAN_PATIENCE`] on a full disk.
+    /// Begins a scan. Returns the error for the client if that failed, or takes longer than [`SCAN_PATIENCE`] on a full
+    /// disk.
     async fn begin_scan(&self) -> Result<Scan, String> {
         let full = async {
             tokio::time::sleep(SCAN_PATIENCE).await;

@@ -8,8 +8,8 @@
 //! SlateDB accepts another log through [`WriterInit`]. Appended rows collect in a [`Record`]; a task writes it
 //! ([`Segments`]) as soon as the previous record is durable, so the writes of that time become durable together. A
 //! record is a WAL file to SlateDB, with the same number. At the start, records above the manifest's replay point are
-//! replayed; garbage collection frees the records below those that SlateDB still needs. The log counts the bytes that are
-//! in memory alone, because SlateDB says so only at each write.
+//! replayed; garbage collection frees the records below those that SlateDB still needs. The log counts the bytes that
+//! are in memory alone, because SlateDB says so only at each write.
 //!
 //! # Limits
 //! One writer, as the directory's lock ensures. All readers are at a checkpoint and need no log.

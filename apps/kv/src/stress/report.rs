@@ -94,8 +94,8 @@ pub fn json(
     };
 
     json!({
-        "schema": 1, "plimsoll": env!("CARGO_PKG_VERSION"), "backend": "resp", "interrupted": is_interrupted, "seed": plan.seed,
-        "threads": plan.threads, "rate_per_s": plan.rate_per_s, "duration_s": elapsed.as_secs_f64(),
+        "schema": 1, "plimsoll": env!("CARGO_PKG_VERSION"), "backend": "resp", "interrupted": is_interrupted,
+        "seed": plan.seed, "threads": plan.threads, "rate_per_s": plan.rate_per_s, "duration_s": elapsed.as_secs_f64(),
         "overdue": overdue,
         "jobs": jobs.iter().map(job).collect::<Vec<Value>>(),
     })
