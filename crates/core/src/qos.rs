@@ -19,7 +19,7 @@
 //! wait for one limit, each may be late for the place that it has booked, so up to one request per queue is sent at
 //! once, not one in all; in the long run the rate is exact. Requests of a class keep their order: a write that waits
 //! for a write limit holds back the reads of its class behind it. Of a group only the limits count: its reservation,
-//! latency target and longest waits are ignored.
+//! latency target and longest waits are ignored here; `plimsoll`'s registry of classes refuses them.
 //!
 //! # Example
 //! ```
@@ -116,6 +116,20 @@ pub struct Qos {
 }
 
 impl Qos {
+    /// Returns the settings that it has besides limits, in words, or `None` if there are none. Groups have no use for
+    /// them.
+    #[must_use]
+    pub fn besides_limits(&self) -> Option<String> {
+        let settings = [
+            (self.has_reservation(), "a reservation"),
+            (self.latency_target.is_some(), "a latency target"),
+            (self.max_wait_ns.is_some(), "a longest wait"),
+            (self.max_delay_ns.is_some(), "a longest delay"),
+        ];
+        let given: Vec<&str> = settings.into_iter().filter(|(is_given, _)| *is_given).map(|(_, name)| name).collect();
+        (!given.is_empty()).then(|| given.join(", "))
+    }
+
     pub(crate) fn has_limits(&self) -> bool {
         self.limits != Limits { burst_ns: self.limits.burst_ns, ..Limits::default() }
     }

@@ -11,7 +11,8 @@
 //! a reservation (`reservation_iops`, `reservation_bandwidth`), `latency_target` (`2ms p99`), `max_wait` and
 //! `max_delay`.
 //!
-//! **Limits.** At most 64 levels (io_tester has two). Reservations of groups have no effect, and are refused.
+//! **Limits.** At most 64 levels (io_tester has two). Groups have shares and limits only: other
+//! keys of a group are refused.
 //!
 //! **Example.**
 //!
@@ -30,7 +31,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use plimsoll_core::{Qos, Reservation};
+use plimsoll_core::Qos;
 use plimsoll_figures::units::quoted;
 
 use super::error::{Code, ConfigError, Source};
@@ -83,7 +84,7 @@ const GROUP: Schema =
 /// # Errors
 /// With the line: unknown, duplicate or missing keys, shares outside 1 to [`MAX_SHARES`], a duplicate name, an unknown
 /// parent, a group that is its own ancestor, a tree deeper than [`MAX_DEPTH`], a `default` with a parent or members,
-/// invalid limits and targets, a reservation of a group.
+/// invalid limits and targets, a group with more than shares and limits.
 pub fn parse(source_name: &str, text: &str) -> Result<SchedGroups, ConfigError> {
     parse_source(&Source::new(source_name, text))
 }
@@ -123,7 +124,7 @@ pub(super) fn read_entries(entries: &[Field<'_>]) -> Result<SchedGroups, ConfigE
 
     check_depth(&groups, &parent_fields)?;
     check_default(&groups, &parent_fields, entries)?;
-    check_reservations(&groups, entries)?;
+    check_groups(&groups, entries)?;
     Ok(SchedGroups { groups })
 }
 
@@ -176,14 +177,19 @@ fn check_default(
     }
 }
 
-/// Refuses reservations of groups: only classes have requests to reserve for.
-fn check_reservations(groups: &[SchedGroup], entries: &[Field<'_>]) -> Result<(), ConfigError> {
+/// Refuses groups with more than shares and limits: only classes have requests, to which the rest applies.
+fn check_groups(groups: &[SchedGroup], entries: &[Field<'_>]) -> Result<(), ConfigError> {
     for (at, (group, entry)) in groups.iter().zip(entries).enumerate() {
-        let is_group = groups.iter().any(|member| member.parent == Some(at));
-        if is_group && group.qos.reservation != Reservation::default() {
-            let error = entry.error(Code::NotSupported, "a group has no reservation of its own");
-            return Err(error.with_help("give the reservation to the classes inside the group"));
+        if groups.iter().any(|member| member.parent == Some(at)) {
+            check_group(&group.name, &group.qos, entry)?;
         }
     }
     Ok(())
+}
+
+/// Refuses settings of the group `name` besides limits. `field` is where they are written.
+pub(super) fn check_group(name: &str, qos: &Qos, field: &Field<'_>) -> Result<(), ConfigError> {
+    let Some(given) = qos.besides_limits() else { return Ok(()) };
+    let message = format!("the group {} has {given}, but a group has shares and limits only", quoted(name));
+    Err(field.error(Code::NotSupported, message).with_help("give the rest to the classes inside the group"))
 }

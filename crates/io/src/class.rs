@@ -67,6 +67,13 @@ pub enum ClassError {
     TooMany,
     /// The quantile of a latency target is not above 0 and below 1; holds the quantile.
     BadQuantile(String),
+    /// A group was given more than limits.
+    GroupHasOnlyLimits {
+        /// The group.
+        group: String,
+        /// The settings that it cannot have, in words.
+        given: String,
+    },
 }
 
 impl fmt::Display for ClassError {
@@ -81,6 +88,11 @@ impl fmt::Display for ClassError {
                 f,
                 "a latency target cannot be for the part {quantile} of the requests: name one above 0 and below 1, such as \
                  0.99 for a p99"
+            ),
+            ClassError::GroupHasOnlyLimits { group, given } => write!(
+                f,
+                "group `{group}` was given {given}, but a group has shares and limits only: give the rest to the classes \
+                 inside it"
             ),
         }
     }
@@ -182,10 +194,11 @@ impl Classes {
     }
 
     /// Changes the quality of service of a class or group, on every disk and in all shards, while they run. Each disk
-    /// has the limits and reservations for itself. Of a group, only the limits count.
+    /// has the limits and reservations for itself. A group has limits only.
     ///
     /// # Errors
-    /// [`ClassError::Unknown`]; [`ClassError::BadQuantile`] if the target's quantile is not above 0 and below 1.
+    /// [`ClassError::Unknown`]; [`ClassError::BadQuantile`] if the target's quantile is not above 0 and below 1;
+    /// [`ClassError::GroupHasOnlyLimits`] if a group is given anything else. Nothing has changed then.
     pub fn set_qos(&self, class: Class, qos: Qos) -> Result<(), ClassError> {
         if let Some(target) = qos.latency_target
             && !(target.quantile > 0.0 && target.quantile < 1.0)
@@ -194,6 +207,11 @@ impl Classes {
         }
         let mut table = self.table();
         let entry = table.get_mut(class.index()).filter(|c| !c.removed).ok_or(ClassError::Unknown)?;
+        if entry.is_group
+            && let Some(given) = qos.besides_limits()
+        {
+            return Err(ClassError::GroupHasOnlyLimits { group: entry.name.to_string(), given });
+        }
         entry.qos = qos;
         self.changed();
         Ok(())
@@ -248,7 +266,7 @@ impl Classes {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::LatencyTarget;
+    use plimsoll_core::{LatencyTarget, Limits, Rate, Reservation};
 
     use super::*;
 
@@ -269,6 +287,33 @@ mod tests {
         assert_eq!(classes.find("a"), None);
         classes.add_class("a", None, 7).unwrap();
     }
+
+    /// Everything but the limits was ignored without a word.
+    #[test]
+    fn a_group_has_limits_only() {
+        let classes = Classes::new();
+        let group = classes.add_group("background", None, 10).unwrap();
+        let limits = Qos { limits: Limits { iops: Rate::per_second(5), ..Limits::default() }, ..Qos::default() };
+        classes.set_qos(group, limits).unwrap();
+
+        let reservation = Reservation { iops: 5, bandwidth: 0 };
+        let latency_target = Some(LatencyTarget { latency_ns: 1_000_000, quantile: 0.99 });
+        let table = [
+            (Qos { reservation, ..limits }, "a reservation"),
+            (Qos { reservation, latency_target, ..limits }, "a reservation, a latency target"),
+            (Qos { max_wait_ns: Some(5), ..limits }, "a longest wait"),
+            (Qos { max_delay_ns: Some(5), ..limits }, "a longest delay"),
+        ];
+        for (qos, expected) in table {
+            let error = classes.set_qos(group, qos).unwrap_err();
+            let (group, given) = ("background".to_owned(), expected.to_owned());
+            assert_eq!(error, ClassError::GroupHasOnlyLimits { group, given });
+            assert!(error.to_string().contains("shares and limits only"), "{error}");
+            classes.set_qos(Class::DEFAULT, qos).unwrap();
+        }
+        assert_eq!(classes.list()[group.index()].qos, limits, "nothing has changed");
+    }
+
     #[test]
     fn a_latency_target_is_for_a_part_of_the_requests() {
         let classes = Classes::new();

@@ -18,7 +18,7 @@ use super::super::device::read_member_fault;
 use super::super::error::{Code, ConfigError, Diagnostic};
 use super::super::fields::{Field, Fields, Schema, list_of};
 use super::super::qos;
-use super::super::sched_groups::MAX_SHARES;
+use super::super::sched_groups::{MAX_SHARES, check_group};
 
 const EIO: u32 = 5;
 
@@ -157,7 +157,11 @@ fn read_change(key: &str, field: &Field<'_>, world: &WorldSpec) -> Result<Change
         "set_qos" => {
             let fields = Fields::read(field, &SET_QOS)?;
             let class = class_name(&fields.required("class", class_help)?, world)?;
-            Change::SetQos { class, qos: qos::read(&fields)? }
+            let qos = qos::read(&fields)?;
+            if world.classes.iter().any(|group| group.is_group && group.name == class) {
+                check_group(&class, &qos, field)?;
+            }
+            Change::SetQos { class, qos }
         }
         "remove_class" => Change::RemoveClass { class: class_name(field, world)? },
         "start_job" => Change::StartJob { job: job_name(field, world)? },

@@ -72,6 +72,11 @@ fn quality_of_service_that_is_refused() {
     refused(&with("max_wait: 5"), Code::InvalidValue, 3, "such as 1.5ms");
     let group = "- {name: b, shares: 1, parent: a}\n- {name: a, shares: 5, reservation_iops: 5}";
     refused(group, Code::NotSupported, 2, "classes inside");
+    // These were ignored.
+    for key in ["latency_target: 2ms p99", "max_wait: 1s", "max_delay: 1s"] {
+        let group = format!("- {{name: b, shares: 1, parent: a}}\n- {{name: a, shares: 5, limit_iops: 5, {key}}}");
+        refused(&group, Code::NotSupported, 2, "classes inside");
+    }
 }
 
 #[test]

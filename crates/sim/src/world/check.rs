@@ -1,8 +1,8 @@
 //! Checks a world before it runs.
 
-use super::spec::{Change, ShardSpec, SimDisk, WorldSpec};
+use super::spec::{Change, ClassSpec, ShardSpec, SimDisk, WorldSpec};
 use crate::workload::{JobSpec, Load, Pattern, ShardSet, SizeDist};
-use plimsoll_core::Op;
+use plimsoll_core::{Op, Qos};
 
 /// Most shards of a world.
 pub const MAX_SHARDS: usize = 65_535;
@@ -164,8 +164,17 @@ fn check_classes(spec: &WorldSpec) -> Result<(), WorldError> {
         {
             return Err(unknown("group", parent, format!("class \"{}\"", class.name)));
         }
+        check_qos(class, &class.qos, &format!("class \"{}\"", class.name))?;
     }
     Ok(())
+}
+
+/// Refuses settings of a group besides limits: only classes have requests, to which they apply.
+fn check_qos(class: &ClassSpec, qos: &Qos, item: &str) -> Result<(), WorldError> {
+    match qos.besides_limits().filter(|_| class.is_group) {
+        Some(given) => Err(invalid(item, format!("a group has shares and limits only, not {given}"))),
+        None => Ok(()),
+    }
 }
 
 fn check_job(spec: &WorldSpec, at: usize, job: &JobSpec) -> Result<(), WorldError> {
@@ -262,6 +271,9 @@ pub(super) fn check_change(spec: &WorldSpec, at_ns: u64, change: &Change) -> Res
             if !spec.classes.iter().any(|other| other.name == *class) =>
         {
             Err(unknown("class", class, item))
+        }
+        Change::SetQos { class, qos } => {
+            spec.classes.iter().filter(|other| other.name == *class).try_for_each(|class| check_qos(class, qos, &item))
         }
         Change::RemoveClass { class } if !spec.classes.iter().any(|other| other.name == *class && !other.is_group) => {
             Err(unknown("class", class, item))

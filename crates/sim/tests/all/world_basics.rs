@@ -1,7 +1,7 @@
 //! Properties of every world: no request is lost, the same seed gives the same events, bad worlds are refused by name.
 
 use crate::common::world::*;
-use plimsoll_core::Op;
+use plimsoll_core::{Op, Qos};
 use plimsoll_sim::workload::{Arrival, JobSpec, Load, Pattern, Region, ShardSet, SizeDist};
 use plimsoll_sim::world::{
     Action, Change, ClassSpec, EventKind, Hog, ShardSpec, WorldError, WorldSpec, run, run_logged, run_observed,
@@ -154,6 +154,15 @@ fn worlds_that_cannot_be_are_refused_by_name() {
     refused("\"a\" is a group", |w| w.classes[0].is_group = true);
     refused("class \"b\" names group \"a\"", |w| w.classes.push(ClassSpec::new("b", 1).in_group("a")));
     refused("0 shares", |w| w.classes[0].shares = 0);
+    let waits = Qos { max_wait_ns: Some(1), ..Qos::default() };
+    let group = ClassSpec::group("g", 1);
+    refused("class \"g\": a group has shares and limits only, not a longest wait", |w| {
+        w.classes.push(ClassSpec { qos: waits, ..group.clone() });
+    });
+    refused("a group has shares and limits only, not a longest wait", |w| {
+        w.classes.push(group.clone());
+        w.actions.push(Action { at_ns: 1, change: Change::SetQos { class: "g".into(), qos: waits } });
+    });
     refused("job \"a\": it runs on no shard", |w| w.jobs[0].shards = ShardSet::List(Vec::new()));
     refused("names shard \"1\"", |w| w.jobs[0].shards = ShardSet::List(vec![1]));
     refused("named twice", |w| w.jobs[0].shards = ShardSet::List(vec![0, 0]));

@@ -279,7 +279,11 @@ impl Maker {
         let change = match self.below(6) {
             0 => Change::StopJob { job: job.name },
             1 if !class.is_group => Change::RemoveClass { class: class.name },
-            2 => Change::SetQos { class: class.name, qos: self.qos() },
+            2 => {
+                let qos = self.qos();
+                let of_group = Qos { limits: qos.limits, ..Qos::default() };
+                Change::SetQos { class: class.name, qos: if class.is_group { of_group } else { qos } }
+            }
             3 => Change::InjectFault { disk: job.disk, window: self.window() },
             _ => Change::SetShares { class: class.name, shares: 1 + self.below(1000) as u32 },
         };
