@@ -200,13 +200,25 @@ impl Classes {
     /// [`ClassError::Unknown`]; [`ClassError::BadQuantile`] if the target's quantile is not above 0 and below 1;
     /// [`ClassError::GroupHasOnlyLimits`] if a group is given anything else. Nothing has changed then.
     pub fn set_qos(&self, class: Class, qos: Qos) -> Result<(), ClassError> {
+        self.update_qos(class, |now| *now = qos)
+    }
+
+    /// Changes a part of the quality of service of a class or group, as [`Classes::set_qos`] does the whole. No other
+    /// change, such as one by the control socket, comes between. `update` must not call the registry.
+    ///
+    /// # Errors
+    /// As [`Classes::set_qos`].
+    pub fn update_qos(&self, class: Class, update: impl FnOnce(&mut Qos)) -> Result<(), ClassError> {
+        let mut table = self.table();
+        let entry = table.get_mut(class.index()).filter(|c| !c.removed).ok_or(ClassError::Unknown)?;
+        let mut qos = entry.qos;
+        update(&mut qos);
+
         if let Some(target) = qos.latency_target
             && !(target.quantile > 0.0 && target.quantile < 1.0)
         {
             return Err(ClassError::BadQuantile(target.quantile.to_string()));
         }
-        let mut table = self.table();
-        let entry = table.get_mut(class.index()).filter(|c| !c.removed).ok_or(ClassError::Unknown)?;
         if entry.is_group
             && let Some(given) = qos.besides_limits()
         {

@@ -389,10 +389,10 @@ fn limit_classes(jobs: &[Job], classes: &Classes) -> Result<(), ClassError> {
     for job in jobs {
         let Some(limit_bytes_per_s) = job.bandwidth_limit_bytes_per_s else { continue };
         let class = classes.find(class_name(job)).ok_or(ClassError::Unknown)?;
-        let mut qos = classes.list().get(class.index()).map_or_else(Qos::default, |info| info.qos);
-        let lowest = qos.limits.bandwidth.get().map_or(limit_bytes_per_s, |known| known.min(limit_bytes_per_s));
-        qos.limits.bandwidth = Rate::per_second(lowest);
-        classes.set_qos(class, qos)?;
+        classes.update_qos(class, |qos| {
+            let lowest = qos.limits.bandwidth.get().map_or(limit_bytes_per_s, |known| known.min(limit_bytes_per_s));
+            qos.limits.bandwidth = Rate::per_second(lowest);
+        })?;
     }
     Ok(())
 }

@@ -434,14 +434,16 @@ impl Responder {
 
     fn set_limits(&self, name: &str, limits: LimitsChange) -> Result<Answer, Answer> {
         let class = self.class(name)?;
-        let table = self.topology.classes().list();
-        let Some(info) = table.get(class.index()) else { return self.class(name).map(|_| Answer::Done {}) };
-        let Some(limits) = limits.applied_to(info.qos.limits) else {
-            let message = "a limit is at least 1 a second, or \"unlimited\"".to_owned();
-            return Err(refusal(ErrorCode::BadValue, message));
-        };
-        let set = self.topology.classes().set_qos(class, plimsoll_core::Qos { limits, ..info.qos });
-        set.map(|()| Answer::Done {}).map_err(|error| refusal(ErrorCode::UnknownClass, error.to_string()))
+        let mut is_valid = true;
+        let set = self.topology.classes().update_qos(class, |qos| match limits.applied_to(qos.limits) {
+            Some(changed) => qos.limits = changed,
+            None => is_valid = false,
+        });
+        match set {
+            Ok(()) if is_valid => Ok(Answer::Done {}),
+            Ok(()) => Err(refusal(ErrorCode::BadValue, "a limit is at least 1 a second, or \"unlimited\"".to_owned())),
+            Err(error) => Err(refusal(ErrorCode::UnknownClass, error.to_string())),
+        }
     }
 
     fn set_mode(&self, disk: Option<u16>, mode: Mode) -> Result<Answer, Answer> {
@@ -505,7 +507,37 @@ impl Responder {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{TryRecvError, channel};
+
     use super::*;
+    use crate::control::Limit;
+    use crate::core::Rate;
+    use crate::{Classes, DiskSetup, Qos};
+
+    /// The thread of the socket copied the limits, changed its own, and wrote all of them back.
+    #[test]
+    fn a_change_of_the_program_is_not_lost_to_one_by_the_socket() {
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let responder = Responder::new(&topology, "test", Path::new("/"));
+        let limits = LimitsChange { iops: Some(Limit::PerSecond(7)), ..LimitsChange::default() };
+        let (running, ended) = channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while ended.try_recv() == Err(TryRecvError::Empty) {
+                    responder.set_limits("default", limits).unwrap();
+                }
+            });
+            let mut expected = Rate::Unlimited;
+            for n in 1..500_000 {
+                let (mut before, next) = (None, Rate::per_second(n));
+                let replace = |qos: &mut Qos| before = Some(std::mem::replace(&mut qos.limits.read_iops, next));
+                topology.classes().update_qos(Class::DEFAULT, replace).unwrap();
+                assert_eq!(before, Some(expected));
+                expected = next;
+            }
+            drop(running);
+        });
+    }
 
     #[test]
     fn the_idlest_client_makes_room_unless_it_records() {
