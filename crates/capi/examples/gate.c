@@ -1,4 +1,5 @@
-/* Copies a file beside random reads of it, both through a gate: the copy has a tenth of the shares of the reads.
+/* Copies a file beside random reads of it, both through a gate: the copy has a tenth of the shares of the reads,
+ * and at most 200 MB a second.
  *
  *     cc -O2 -I crates/capi/include crates/capi/examples/gate.c -o gate -L target/release -lplimsoll_c -lpthread
  *     LD_LIBRARY_PATH=target/release ./gate io-properties.yaml FILE COPY
@@ -86,6 +87,10 @@ int main(int count, char **arguments) {
         return 3;
     }
     if (plimsoll_add_class(gate, "query", 1000, &query) || plimsoll_add_class(gate, "copy", 100, &copy))
+        return 3;
+    plimsoll_qos at_most = {0};
+    at_most.limit_bytes_per_s = 200000000;
+    if (plimsoll_set_qos(gate, copy, &at_most))
         return 3;
 
     pthread_t reader;

@@ -33,8 +33,32 @@ enum plimsoll_op {
     PLIMSOLL_ALLOCATE = 4 /* moves no bytes */
 };
 
+/* The quality of service of a class or group besides its shares. 0 in a field is a setting that is not made, so initialise
+ * it with plimsoll_qos qos = {0}. A group has limits only. */
+typedef struct plimsoll_qos {
+    /* Upper limits a second: calls and bytes, of reads and writes together, of reads, and of all others. Those of a group
+     * hold for its classes together. */
+    uint64_t limit_iops, limit_read_iops, limit_write_iops;
+    uint64_t limit_bytes_per_s, limit_read_bytes_per_s, limit_write_bytes_per_s;
+    /* The burst after a pause, as time at the limit's rate. 0: one call. */
+    uint64_t limit_burst_ns;
+    /* Rates a second that the class gets whenever it has work. */
+    uint64_t reservation_iops, reservation_bytes_per_s;
+    /* A latency, from plimsoll_enter to plimsoll_leave, below which a part of the calls must stay: above 0 and below 1,
+     * such as 0.99. If the class misses it, classes with looser targets yield. */
+    uint64_t latency_target_ns;
+    double latency_target_quantile;
+    /* A call that has waited this long is admitted next, whatever its shares. */
+    uint64_t max_wait_ns;
+    /* A call that is expected to wait longer is refused: plimsoll_enter returns -EBUSY. */
+    uint64_t max_delay_ns;
+} plimsoll_qos;
+
 /* The class that every gate has from the beginning: name "default", 100 shares. */
 #define PLIMSOLL_DEFAULT_CLASS 0
+
+/* For plimsoll_add_class_in and plimsoll_add_group: in no group. */
+#define PLIMSOLL_NO_GROUP UINT32_MAX
 
 /* For plimsoll_enter: wait as long as it takes. */
 #define PLIMSOLL_NO_TIMEOUT (-1)
@@ -53,15 +77,34 @@ void plimsoll_close(plimsoll_gate *gate);
  * classes. */
 int plimsoll_add_class(plimsoll_gate *gate, const char *name, uint32_t shares, uint32_t *class_id);
 
-/* Sets the shares of a class, at least 1. Calls that wait follow within 100 ms. Returns 0, or -EINVAL. */
+/* Adds a group with `shares`, at least 1, in the group `parent_id` or in PLIMSOLL_NO_GROUP, and writes its number to
+ * `group_id`. The classes and groups in it divide its shares; calls belong to classes only. Returns as
+ * plimsoll_add_class; -EINVAL also if `parent_id` is no group. */
+int plimsoll_add_group(plimsoll_gate *gate, uint32_t parent_id, const char *name, uint32_t shares, uint32_t *group_id);
+
+/* Adds a class as plimsoll_add_class, in a group. Returns as plimsoll_add_group. */
+int plimsoll_add_class_in(plimsoll_gate *gate, uint32_t group_id, const char *name, uint32_t shares,
+                          uint32_t *class_id);
+
+/* Sets the shares of a class or group, at least 1. Calls that wait follow within 100 ms. Returns 0, or -EINVAL. */
 int plimsoll_set_shares(plimsoll_gate *gate, uint32_t class_id, uint32_t shares);
+
+/* Sets all of the quality of service of a class or group. Calls that wait follow within 100 ms. Returns 0, or -EINVAL if
+ * nothing has changed: for an unknown class, a quantile that is not above 0 and below 1, or a group that is given more
+ * than limits. */
+int plimsoll_set_qos(plimsoll_gate *gate, uint32_t class_id, const plimsoll_qos *qos);
+
+/* Writes the present quality of service of a class or group to `qos`: `plimsoll attach` may have changed its limits.
+ * Returns 0, or -EINVAL for an unknown class. */
+int plimsoll_get_qos(plimsoll_gate *gate, uint32_t class_id, plimsoll_qos *qos);
 
 /* Waits until a call of the class that moves `len_bytes` is admitted, at most `timeout_ns` nanoseconds. Signals do not end
  * the wait. On success the caller holds `permit`, makes the call and leaves. A permit held at this call is lost: leave
  * first.
  * Returns the bytes that the call may move: `len_bytes`, or fewer if a long call would delay others; then enter again for
- * the rest. 0 for operations that move none. On failure `permit` is not held: -EINVAL for an unknown class or operation,
- * -ETIMEDOUT, -EAGAIN if too many calls wait. */
+ * the rest. 0 for operations that move none. On failure `permit` is not held: -EINVAL for a group or an unknown class
+ * or operation, -ETIMEDOUT, -EAGAIN if too many calls wait, -EBUSY if the call would wait longer than `max_delay_ns` of its
+ * class. */
 int64_t plimsoll_enter(plimsoll_gate *gate, uint32_t class_id, enum plimsoll_op op, uint64_t len_bytes, int64_t timeout_ns,
                        plimsoll_permit *permit);
 

@@ -8,7 +8,7 @@
 //! caller keeps the [`Permit`] of a call in memory of its own, so a call allocates nothing.
 //!
 //! # Limits
-//! One disk per handle. A permit refers to its gate: the caller closes the gate after all its calls have ended, and
+//! One disk per handle; classes are not removed. A permit refers to its gate: the caller closes the gate after all its calls have ended, and
 //! that is not checked. A panic ends the process.
 //!
 //! # Example
@@ -23,9 +23,11 @@ use std::time::Duration;
 
 use libc::{EAGAIN, EBUSY, ECANCELED, EEXIST, EINVAL, ENOSPC, ETIMEDOUT};
 use plimsoll::control::Server;
-use plimsoll::core::Op;
+use plimsoll::core::{Op, Rate};
 use plimsoll::metrics::{Metrics, encode};
-use plimsoll::{Class, ClassError, Classes, DiskSetup, Gate, GateError, Permit, Topology};
+use plimsoll::{
+    Class, ClassError, Classes, DiskSetup, Gate, GateError, LatencyTarget, Limits, Permit, Qos, Reservation, Topology,
+};
 
 /// The gate of one disk: `plimsoll_gate`.
 #[derive(Debug)]
@@ -50,6 +52,73 @@ impl std::fmt::Debug for HeldPermit {
         f.debug_struct("HeldPermit").field("is_held", &self.is_held).finish_non_exhaustive()
     }
 }
+
+/// The quality of service of a class or group: `plimsoll_qos`. Each 0 is a setting that is not made.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QosFields {
+    limit_iops: u64,
+    limit_read_iops: u64,
+    limit_write_iops: u64,
+    limit_bytes_per_s: u64,
+    limit_read_bytes_per_s: u64,
+    limit_write_bytes_per_s: u64,
+    limit_burst_ns: u64,
+    reservation_iops: u64,
+    reservation_bytes_per_s: u64,
+    latency_target_ns: u64,
+    latency_target_quantile: f64,
+    max_wait_ns: u64,
+    max_delay_ns: u64,
+}
+
+impl QosFields {
+    fn to_qos(self) -> Qos {
+        let rate = |per_s: u64| if per_s == 0 { Rate::Unlimited } else { Rate::per_second(per_s) };
+        let time = |ns: u64| (ns > 0).then_some(ns);
+        let quantile = self.latency_target_quantile;
+        Qos {
+            limits: Limits {
+                iops: rate(self.limit_iops),
+                read_iops: rate(self.limit_read_iops),
+                write_iops: rate(self.limit_write_iops),
+                bandwidth: rate(self.limit_bytes_per_s),
+                read_bandwidth: rate(self.limit_read_bytes_per_s),
+                write_bandwidth: rate(self.limit_write_bytes_per_s),
+                burst_ns: self.limit_burst_ns,
+            },
+            reservation: Reservation { iops: self.reservation_iops, bandwidth: self.reservation_bytes_per_s },
+            latency_target: time(self.latency_target_ns).map(|latency_ns| LatencyTarget { latency_ns, quantile }),
+            max_wait_ns: time(self.max_wait_ns),
+            max_delay_ns: time(self.max_delay_ns),
+        }
+    }
+}
+
+impl From<&Qos> for QosFields {
+    fn from(qos: &Qos) -> QosFields {
+        let (limits, target) = (&qos.limits, qos.latency_target);
+        let per_s = |rate: Rate| rate.get().unwrap_or(0);
+        QosFields {
+            limit_iops: per_s(limits.iops),
+            limit_read_iops: per_s(limits.read_iops),
+            limit_write_iops: per_s(limits.write_iops),
+            limit_bytes_per_s: per_s(limits.bandwidth),
+            limit_read_bytes_per_s: per_s(limits.read_bandwidth),
+            limit_write_bytes_per_s: per_s(limits.write_bandwidth),
+            limit_burst_ns: limits.burst_ns,
+            reservation_iops: qos.reservation.iops,
+            reservation_bytes_per_s: qos.reservation.bandwidth,
+            latency_target_ns: target.map_or(0, |target| target.latency_ns),
+            latency_target_quantile: target.map_or(0.0, |target| target.quantile),
+            max_wait_ns: qos.max_wait_ns.unwrap_or(0),
+            max_delay_ns: qos.max_delay_ns.unwrap_or(0),
+        }
+    }
+}
+
+/// `PLIMSOLL_NO_GROUP` of the header.
+const NO_GROUP: u32 = u32::MAX;
 
 /// Returns the caller's text, or `None` for NULL.
 ///
@@ -149,14 +218,68 @@ pub unsafe extern "C" fn plimsoll_add_class(
     shares: u32,
     class_id: *mut u32,
 ) -> c_int {
+    // SAFETY: as the caller guarantees.
+    unsafe { plimsoll_add_class_in(gate, NO_GROUP, name, shares, class_id) }
+}
+
+/// `plimsoll_add_class_in` of the header.
+///
+/// # Safety
+/// As [`plimsoll_add_class`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_add_class_in(
+    gate: *mut OpenGate,
+    group_id: u32,
+    name: *const c_char,
+    shares: u32,
+    class_id: *mut u32,
+) -> c_int {
+    // SAFETY: as the caller guarantees.
+    unsafe { add(gate, Classes::add_class, group_id, (name, shares), class_id) }
+}
+
+/// `plimsoll_add_group` of the header.
+///
+/// # Safety
+/// As [`plimsoll_add_class`], with `group_id` writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_add_group(
+    gate: *mut OpenGate,
+    parent_id: u32,
+    name: *const c_char,
+    shares: u32,
+    group_id: *mut u32,
+) -> c_int {
+    // SAFETY: as the caller guarantees.
+    unsafe { add(gate, Classes::add_group, parent_id, (name, shares), group_id) }
+}
+
+/// A function that adds a class or a group.
+type Add = fn(&Classes, &str, Option<Class>, u32) -> Result<Class, ClassError>;
+
+/// Adds a class or group inside of group `parent_id`, and writes its number to `id`.
+///
+/// # Safety
+/// `gate` is open, `name` a C string, `id` writable.
+unsafe fn add(
+    gate: *mut OpenGate,
+    add: Add,
+    parent_id: u32,
+    (name, shares): (*const c_char, u32),
+    id: *mut u32,
+) -> c_int {
     // SAFETY: the caller keeps the gate open during this call.
     let gate = unsafe { &*gate };
     // SAFETY: a C string of the caller, for this call.
     let Some(name) = unsafe { utf8(name) }.filter(|_| shares > 0) else { return -EINVAL };
-    match gate.gate.topology().classes().add_class(name, None, shares) {
+    let parent = class_of(parent_id);
+    if parent.is_none() && parent_id != NO_GROUP {
+        return -EINVAL;
+    }
+    match add(gate.gate.topology().classes(), name, parent, shares) {
         Ok(class) => {
             // SAFETY: memory of the caller, for this call.
-            unsafe { class_id.write(class.index() as u32) };
+            unsafe { id.write(class.index() as u32) };
             0
         }
         Err(ClassError::NameTaken(_)) => -EEXIST,
@@ -175,6 +298,35 @@ pub unsafe extern "C" fn plimsoll_set_shares(gate: *mut OpenGate, class_id: u32,
     let gate = unsafe { &*gate };
     let Some(class) = class_of(class_id).filter(|_| shares > 0) else { return -EINVAL };
     gate.gate.topology().classes().set_shares(class, shares).map_or(-EINVAL, |()| 0)
+}
+
+/// `plimsoll_set_qos` of the header.
+///
+/// # Safety
+/// `gate` is open, `qos` readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_set_qos(gate: *mut OpenGate, class_id: u32, qos: *const QosFields) -> c_int {
+    // SAFETY: the caller keeps the gate open during this call.
+    let gate = unsafe { &*gate };
+    // SAFETY: memory of the caller, for this call.
+    let qos = unsafe { qos.read() }.to_qos();
+    let Some(class) = class_of(class_id) else { return -EINVAL };
+    gate.gate.topology().classes().set_qos(class, qos).map_or(-EINVAL, |()| 0)
+}
+
+/// `plimsoll_get_qos` of the header.
+///
+/// # Safety
+/// `gate` is open, `qos` writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_get_qos(gate: *mut OpenGate, class_id: u32, qos: *mut QosFields) -> c_int {
+    // SAFETY: the caller keeps the gate open during this call.
+    let gate = unsafe { &*gate };
+    let classes = gate.gate.topology().classes().list();
+    let Some(class) = class_of(class_id).and_then(|class| classes.get(class.index())) else { return -EINVAL };
+    // SAFETY: memory of the caller, for this call.
+    unsafe { qos.write(QosFields::from(&class.qos)) };
+    0
 }
 
 /// `plimsoll_enter` of the header.

@@ -6,9 +6,11 @@
 mod skip;
 
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
+use plimsoll::control::{Client, Limit, LimitsChange, Request};
 use tempfile::TempDir;
 
 /// A disk of a thousand operations a second that holds every path.
@@ -46,6 +48,50 @@ int main(int count, char **arguments) {
 
     plimsoll_permit permit = {{0}};
     plimsoll_leave(&permit, 0);
+
+    uint32_t group = 77, inner = 77, backup = 77;
+    CHECK(plimsoll_add_group(gate, query, "background", 50, &group) == -EINVAL && group == 77);
+    CHECK(plimsoll_add_group(gate, 1 << 20, "background", 50, &group) == -EINVAL);
+    CHECK(plimsoll_add_group(gate, PLIMSOLL_NO_GROUP, "background", 50, &group) == 0);
+    CHECK(plimsoll_add_group(gate, group, "inner", 50, &inner) == 0);
+    CHECK(plimsoll_add_class_in(gate, query, "backup", 50, &backup) == -EINVAL && backup == 77);
+    CHECK(plimsoll_add_class_in(gate, inner, "backup", 50, &backup) == 0);
+    CHECK(plimsoll_set_shares(gate, group, 60) == 0);
+    CHECK(plimsoll_enter(gate, group, PLIMSOLL_READ, 4096, PLIMSOLL_NO_TIMEOUT, &permit) == -EINVAL);
+
+    /* Each setting comes back as it was set. */
+    plimsoll_qos all = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0.99, 11, 12}, none = {0}, now;
+    CHECK(plimsoll_get_qos(gate, backup, &now) == 0 && !memcmp(&now, &none, sizeof now));
+    CHECK(plimsoll_set_qos(gate, backup, &all) == 0);
+    CHECK(plimsoll_get_qos(gate, backup, &now) == 0 && !memcmp(&now, &all, sizeof now));
+    CHECK(plimsoll_set_qos(gate, 9, &all) == -EINVAL && plimsoll_set_qos(gate, 1 << 20, &all) == -EINVAL);
+    CHECK(plimsoll_get_qos(gate, 9, &now) == -EINVAL && plimsoll_get_qos(gate, 1 << 20, &now) == -EINVAL);
+    CHECK(plimsoll_set_qos(gate, group, &all) == -EINVAL);
+    plimsoll_qos bad = all;
+    bad.latency_target_quantile = 99;
+    CHECK(plimsoll_set_qos(gate, backup, &bad) == -EINVAL);
+    CHECK(plimsoll_get_qos(gate, backup, &now) == 0 && !memcmp(&now, &all, sizeof now));
+
+    /* At one byte a second the second call waits for an hour: by its own limit, by that of its group, or it is refused. */
+    plimsoll_qos slow = {0};
+    slow.limit_bytes_per_s = 1;
+    CHECK(plimsoll_set_qos(gate, backup, &slow) == 0);
+    CHECK(plimsoll_enter(gate, backup, PLIMSOLL_READ, 4096, 0, &permit) == 4096);
+    plimsoll_leave(&permit, 4096);
+    CHECK(plimsoll_enter(gate, backup, PLIMSOLL_READ, 4096, 0, &permit) == -ETIMEDOUT);
+    slow.max_delay_ns = 1000000;
+    CHECK(plimsoll_set_qos(gate, backup, &slow) == 0);
+    CHECK(plimsoll_enter(gate, backup, PLIMSOLL_READ, 4096, 0, &permit) == -EBUSY);
+    CHECK(plimsoll_set_qos(gate, backup, &none) == 0);
+    CHECK(plimsoll_enter(gate, backup, PLIMSOLL_READ, 4096, PLIMSOLL_NO_TIMEOUT, &permit) == 4096);
+    plimsoll_leave(&permit, 4096);
+    slow.max_delay_ns = 0;
+    CHECK(plimsoll_set_qos(gate, group, &slow) == 0);
+    CHECK(plimsoll_enter(gate, backup, PLIMSOLL_READ, 4096, PLIMSOLL_NO_TIMEOUT, &permit) == 4096);
+    plimsoll_leave(&permit, 4096);
+    CHECK(plimsoll_enter(gate, backup, PLIMSOLL_READ, 4096, 0, &permit) == -ETIMEDOUT);
+    CHECK(plimsoll_set_qos(gate, group, &none) == 0);
+
     memset(&permit, 0xff, sizeof permit);
     CHECK(plimsoll_enter(gate, 9, PLIMSOLL_READ, 4096, PLIMSOLL_NO_TIMEOUT, &permit) == -EINVAL);
     CHECK(plimsoll_enter(gate, query, (enum plimsoll_op)5, 4096, PLIMSOLL_NO_TIMEOUT, &permit) == -EINVAL);
@@ -133,6 +179,38 @@ int main(void) {
 }
 "#;
 
+/// Sets a limit, serves the socket, and lets others look until the standard input ends. Then prints the limit as it is.
+const SERVED: &str = r#"
+#include <inttypes.h>
+#include <stdio.h>
+#include "plimsoll.h"
+int main(void) {
+    char error[256];
+    uint32_t group, backup;
+    plimsoll_gate *gate = plimsoll_open(NULL, NULL, error, sizeof error);
+    if (!gate || plimsoll_add_group(gate, PLIMSOLL_NO_GROUP, "background", 100, &group) ||
+        plimsoll_add_class_in(gate, group, "backup", 100, &backup))
+        return 1;
+    plimsoll_qos qos = {0};
+    qos.limit_write_bytes_per_s = 50000000;
+    qos.reservation_iops = 20;
+    if (plimsoll_set_qos(gate, backup, &qos))
+        return 2;
+    if (plimsoll_serve(gate, "served", error, sizeof error)) {
+        fputs(error, stderr);
+        return 3;
+    }
+    puts("ready");
+    fflush(stdout);
+    while (getchar() != EOF) {}
+    if (plimsoll_get_qos(gate, backup, &qos))
+        return 4;
+    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", qos.limit_iops, qos.limit_write_bytes_per_s, qos.reservation_iops);
+    plimsoll_close(gate);
+    return 0;
+}
+"#;
+
 fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
@@ -176,13 +254,14 @@ fn run(world: &TempDir, source: &str, arguments: &[&Path]) -> Option<String> {
     Some(out)
 }
 
+fn command(world: &TempDir, program: &OsStr, arguments: &[&Path]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).env("LD_LIBRARY_PATH", libraries()).env("XDG_RUNTIME_DIR", world.path());
+    command
+}
+
 fn started(world: &TempDir, program: &OsStr, arguments: &[&Path]) -> Output {
-    Command::new(program)
-        .args(arguments)
-        .env("LD_LIBRARY_PATH", libraries())
-        .env("XDG_RUNTIME_DIR", world.path())
-        .output()
-        .unwrap()
+    command(world, program, arguments).output().unwrap()
 }
 
 fn properties(world: &TempDir) -> PathBuf {
@@ -232,6 +311,33 @@ fn threads_of_two_classes_all_pass() {
             assert_eq!(sample(&text, name, &[&label]), Some(200.0), "{name} of {class} in {text}");
         }
     }
+}
+
+#[test]
+fn limits_are_those_of_the_control_socket() {
+    let world = tempfile::tempdir().unwrap();
+    if !has("cc") {
+        return;
+    }
+    let source = world.path().join("program.c");
+    std::fs::write(&source, SERVED).unwrap();
+    let mut program = command(&world, compiled(&world, &source).as_ref(), &[]);
+    let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(out.next().unwrap().unwrap(), "ready");
+
+    let socket = world.path().join("plimsoll").join(format!("{}.sock", child.id()));
+    let mut client = Client::connect(&socket).unwrap();
+    let backup = client.hello().classes.iter().find(|class| class.class == "backup").unwrap();
+    assert_eq!(backup.group.as_deref(), Some("background"));
+    let limits = backup.limits;
+    assert_eq!((limits.write_bytes_per_s, limits.iops), (Some(Limit::PerSecond(50_000_000)), Some(Limit::Unlimited)));
+
+    let limits = LimitsChange { iops: Some(Limit::PerSecond(7)), ..LimitsChange::default() };
+    client.change(&Request::SetLimits { class: "backup".into(), limits }).unwrap();
+    drop(child.stdin.take());
+    assert_eq!(out.next().unwrap().unwrap(), "7 50000000 20");
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]
