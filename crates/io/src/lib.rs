@@ -46,6 +46,8 @@ pub mod properties;
 mod queues;
 mod reactor;
 mod request;
+#[cfg(feature = "metrics")]
+mod retired;
 mod runtime;
 mod shard;
 #[cfg(feature = "sim")]

@@ -165,6 +165,13 @@ impl ClassView {
         }
     }
 
+    /// Returns the figures without those of the present moment: what has been counted.
+    pub(crate) fn without_present(mut self) -> ClassView {
+        let ClassStats { queued, in_flight, queued_bytes, queued_fs, .. } = &mut self.stats;
+        (*queued, *in_flight, *queued_bytes, *queued_fs) = (0, 0, 0, 0);
+        ClassView { delay_ns: 0, waits_for: None, ..self }
+    }
+
     /// Adds the figures of the same class in another queue.
     pub(crate) fn merge(&mut self, other: &ClassView) {
         self.stats = self.stats.plus(other.stats);
@@ -181,6 +188,9 @@ impl ClassView {
 pub(crate) trait ShardQueues {
     /// Returns the number of the shard.
     fn shard(&self) -> u16;
+
+    /// Returns how many reactors and gates of the shard had ended before this one.
+    fn lives_before(&self) -> u64;
 
     /// Returns the time on the shard's clock.
     fn now_ns(&self) -> u64;

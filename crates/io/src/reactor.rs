@@ -652,6 +652,10 @@ impl crate::queues::ShardQueues for Reactor {
         self.shard
     }
 
+    fn lives_before(&self) -> u64 {
+        self.topology.retired().lives(self.shard)
+    }
+
     fn now_ns(&self) -> u64 {
         self.now_ns
     }

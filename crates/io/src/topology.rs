@@ -14,10 +14,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "metrics")]
-use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(feature = "metrics")]
+use std::sync::{MutexGuard, Weak};
 
 use plimsoll_core::{Disk, DiskConfig, IoQueue, Mode, QueueConfig, depth_of_queue};
 
@@ -29,6 +29,8 @@ use crate::file::{FileOwner, SharedFile};
 use crate::mailbox::{Mailboxes, Message};
 use crate::placement::{node_count, nodes_of_shards, queues_of_shards};
 use crate::queues::{DiskClasses, DiskQueue};
+#[cfg(feature = "metrics")]
+use crate::retired::Retired;
 use crate::sys::device;
 use crate::trace::{Recorder, Tracing};
 
@@ -167,6 +169,9 @@ struct Inner {
     /// Gates that take the place of shards.
     #[cfg(feature = "metrics")]
     gates: Mutex<Vec<Weak<GateQueues>>>,
+    /// The counters of the reactors and gates that have ended.
+    #[cfg(feature = "metrics")]
+    retired: Mutex<Retired>,
 }
 
 impl FileOwner for Inner {
@@ -275,6 +280,8 @@ impl Topology {
             buffers: BufferPool::new(),
             #[cfg(feature = "metrics")]
             gates: Mutex::default(),
+            #[cfg(feature = "metrics")]
+            retired: Mutex::default(),
         })))
     }
 
@@ -482,6 +489,18 @@ impl Topology {
     pub(crate) fn gates(&self) -> Vec<Arc<GateQueues>> {
         let gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
         gates.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Keeps the counters of a reactor or gate that ends. Call it while the shard can have no successor.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn retire(&self, queues: &dyn crate::queues::ShardQueues) {
+        self.retired().add(queues, self.disks());
+    }
+
+    /// Returns the counters of the reactors and gates that have ended. None ends while the guard is held.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn retired(&self) -> MutexGuard<'_, Retired> {
+        self.0.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the I/O queue of `disk` that `shard` coordinates, or `None` if another shard coordinates its queue.

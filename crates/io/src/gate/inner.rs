@@ -409,6 +409,10 @@ impl crate::queues::ShardQueues for Inner {
         self.shard
     }
 
+    fn lives_before(&self) -> u64 {
+        self.topology.retired().lives(self.shard)
+    }
+
     fn now_ns(&self) -> u64 {
         now_ns()
     }
@@ -421,6 +425,8 @@ impl crate::queues::ShardQueues for Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         let number = self.lock().number;
+        #[cfg(feature = "metrics")]
+        self.topology.retire(&*self);
         self.topology.recorder().set_last_number(self.shard, number);
         self.topology.mailboxes().close(self.shard);
     }

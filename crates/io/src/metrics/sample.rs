@@ -8,7 +8,8 @@
 //! Each shard gets a message, and copies its counters when it reads its mail. The caller waits until all have answered
 //! or [`DEADLINE`] has passed. Shards without an answer are listed, and not asked again before they have answered the
 //! last question. Their figures are those of their last answer, so that counters do not fall while a shard is busy; an
-//! answer that comes too late for one sample counts in the next. A sample that is younger than [`FRESH`] is returned again,
+//! answer that comes too late for one sample counts in the next. The counters of shards that have ended stay in the sums
+//! ([`crate::retired`]). A sample that is younger than [`FRESH`] is returned again,
 //! so that many clients cost as little as one.
 //!
 //! # Limits
@@ -17,7 +18,6 @@
 //! # Example
 //! A client asks 1000 times a second: each shard is asked 100 times a second.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use crate::mailbox::Message;
 use crate::queues::{ClassView, ShardQueues};
+use crate::retired::{Figures, join};
 use crate::sys::clock::now_ns;
 use crate::topology::Topology;
 
@@ -39,11 +40,13 @@ pub(crate) struct Sample {
     pub(crate) at_ns: u64,
     pub(crate) missing_shards: Vec<u16>,
     /// By disk, then by number of the class.
-    pub(crate) disks: Vec<BTreeMap<usize, ClassView>>,
+    pub(crate) disks: Vec<Figures>,
 }
 
 struct ShardView {
     shard: u16,
+    /// The lives of the shard that had ended before this one.
+    lives: u64,
     now_ns: u64,
     disks: Vec<Vec<ClassView>>,
 }
@@ -53,7 +56,7 @@ impl ShardView {
     fn of(queues: &dyn ShardQueues, disks: u16) -> ShardView {
         let now_ns = queues.now_ns();
         let disks = (0..disks).map(|disk| queues.class_views(now_ns, disk)).collect();
-        ShardView { shard: queues.shard(), now_ns, disks }
+        ShardView { shard: queues.shard(), lives: queues.lives_before(), now_ns, disks }
     }
 }
 
@@ -176,12 +179,14 @@ impl Sampler {
         }
     }
 
-    /// Adds up the last answers of all shards.
+    /// Adds up the last answers of all shards, and the counters of those that have ended.
     fn sum(&self, missing_shards: Vec<u16>) -> Sample {
-        let mut disks: Vec<BTreeMap<usize, ClassView>> = Vec::new();
-        disks.resize_with(usize::from(self.topology.disks()), BTreeMap::new);
+        let retired = self.topology.retired();
+        let mut disks = retired.disks().to_vec();
+        disks.resize_with(usize::from(self.topology.disks()), Figures::new);
         let mut at_ns = 0;
-        for view in self.views.iter().flatten() {
+        // The counters of a shard that has ended since its answer are in `retired`.
+        for view in self.views.iter().flatten().filter(|view| view.lives == retired.lives(view.shard)) {
             at_ns = at_ns.max(view.now_ns);
             for (disk, classes) in disks.iter_mut().zip(&view.disks) {
                 classes.iter().for_each(|class| join(disk, class));
@@ -191,9 +196,53 @@ impl Sampler {
     }
 }
 
-fn join(classes: &mut BTreeMap<usize, ClassView>, view: &ClassView) {
-    match classes.get_mut(&view.class.index()) {
-        Some(known) => known.merge(view),
-        None => drop(classes.insert(view.class.index(), view.clone())),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::OpenOptions;
+    use crate::backend::memory::MemoryBackend;
+    use crate::buffer::AlignedBuf;
+    use crate::core::Op;
+    use crate::{Class, Classes, DiskSetup, Gate, Reactor, Shard};
+
+    /// Counters of the default class on the only disk: writes, and latencies of writes.
+    fn counted(sampler: &mut Sampler) -> (u64, u64) {
+        sampler.last = None;
+        let sample = sampler.sample();
+        let view = &sample.disks[0][&Class::DEFAULT.index()];
+        assert_eq!((view.stats.queued, view.stats.in_flight), (0, 0));
+        (view.stats.write.requests, view.latencies[1].as_ref().map_or(0, |latencies| latencies.total.count()))
+    }
+
+    /// The counters of a replaced gate or shard were gone, and the sums fell.
+    #[test]
+    fn counters_of_a_shard_that_is_replaced_stay() {
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let mut early = Sampler::new(&topology);
+        let mut expected = 0;
+        for calls in [3, 1] {
+            let gate = Gate::new(&topology, 0, 0).unwrap();
+            for _ in 0..calls {
+                gate.enter(Class::DEFAULT, Op::Write, 512).unwrap().end(Ok(512));
+            }
+            expected += calls;
+            assert_eq!(counted(&mut early), (expected, expected));
+        }
+        assert_eq!(counted(&mut early), (expected, expected), "after the end of the last gate, too");
+
+        for writes in [2, 1] {
+            let backend = MemoryBackend::new(topology.memory()).unwrap();
+            let shard = Shard::new(Reactor::new(0, &topology, Box::new(backend)).unwrap());
+            let how = OpenOptions { write: true, create_new: expected == 4, ..OpenOptions::default() };
+            let file = topology.file("file".as_ref(), how, 0);
+            for _ in 0..writes {
+                let buffer = AlignedBuf::new(512).unwrap();
+                shard.block_on(shard.write_at(&file, Class::DEFAULT, 0, buffer)).unwrap().0.unwrap();
+            }
+            expected += writes;
+            drop((file, shard));
+            // One that has asked before, and one that has not.
+            assert_eq!((counted(&mut early).0, counted(&mut Sampler::new(&topology)).0), (expected, expected));
+        }
     }
 }

@@ -173,7 +173,9 @@ impl Drop for Reactor {
         self.drain();
         self.end_all(libc::EPIPE);
 
-        // First the number, then the mailbox: the next reactor of the shard must continue the numbers.
+        // The mailbox last: the next reactor of the shard continues the numbers and the counters.
+        #[cfg(feature = "metrics")]
+        self.topology.retire(&*self);
         self.topology.recorder().set_last_number(self.shard, self.number);
         self.topology.mailboxes().close(self.shard);
     }
