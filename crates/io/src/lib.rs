@@ -71,7 +71,7 @@ pub use plimsoll_core as core;
 pub use plimsoll_core::{Failure, LatencyTarget, Limits, Qos, Reservation};
 pub use reactor::{Reactor, ReactorError, ReactorView};
 pub use request::{Data, Done, Refused, RefusedReason, Request, RequestError, RequestKind, Ticket};
-pub use runtime::{Runtime, ShardOptions, StartError, run_shards};
+pub use runtime::{EndReason, Ended, Runtime, ShardEnd, ShardOptions, StartError, run_shards};
 pub use shard::Shard;
 #[cfg(feature = "sim")]
 pub use sim_runtime::{SimError, SimRuntime};

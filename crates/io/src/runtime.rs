@@ -45,6 +45,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod ended;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -62,6 +64,8 @@ use crate::reactor::{Reactor, ReactorError};
 use crate::shard::Shard;
 use crate::sys;
 use crate::topology::Topology;
+pub use ended::{EndReason, Ended, ShardEnd};
+use ended::{Ending, FirstEnd};
 
 /// Options for starting the threads of the shards.
 #[derive(Clone, Debug)]
@@ -337,6 +341,7 @@ pub struct Runtime {
     threads: Vec<ShardThread<io::Result<()>>>,
     backend: Choice,
     other_cpus: Vec<usize>,
+    first_end: FirstEnd,
     /// The threads share the sender, so this resolves when the last thread has ended.
     ended: oneshot::Receiver<()>,
 }
@@ -350,15 +355,49 @@ impl Runtime {
     pub fn start(topology: &Topology, options: &ShardOptions) -> Result<Runtime, StartError> {
         let (running, ended) = oneshot::channel();
         let running = Arc::new(running);
+        let first_end = FirstEnd::default();
+        let first = first_end.clone();
         let body = move |reactor: Reactor, _: &Choice| {
             let _running = Arc::clone(&running);
-            Shard::new(reactor).run_beside_others()
+            let mut ending = Ending::new(&first, reactor.shard());
+            let result = Shard::new(reactor).run_beside_others();
+            ending.set(&result);
+            result
         };
         // First: an error after the start would leave shards running.
         let mut other_cpus = sys::pin::allowed_cpus().map_err(StartError::System)?;
         let Started { threads, choice, cpus } = start_threads(topology, options, body)?;
         other_cpus.retain(|cpu| !cpus.contains(cpu));
-        Ok(Runtime { topology: topology.clone(), threads, backend: choice, other_cpus, ended })
+        Ok(Runtime { topology: topology.clone(), threads, backend: choice, other_cpus, first_end, ended })
+    }
+
+    /// Returns a future that resolves when the first shard has ended, or at once if one has: a shard ends by itself if
+    /// its backend breaks down, if code on it stops it, or panics outside of a task. It resolves at the end of the
+    /// runtime, too.
+    ///
+    /// Requests to that shard fail with `BrokenPipe`; the other shards continue. To go on with all of them, stop this
+    /// runtime and start another on the same topology: its handles and files serve the new shards.
+    ///
+    /// ```
+    /// # use plimsoll::backend::choose::BackendKind;
+    /// # use plimsoll::{Classes, DiskSetup, EndReason, Runtime, ShardOptions, Topology};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let topology = Topology::new(2, Classes::new(), vec![DiskSetup::unlimited()])?;
+    /// # let options = ShardOptions { backend: Some(BackendKind::Memory), pin: false, ..ShardOptions::default() };
+    /// let mut runtime = Runtime::start(&topology, &options)?;
+    /// # runtime.handle(1).spawn(|shard| async move { shard.stop() })?;
+    /// let end = runtime.ended().await;
+    /// eprintln!("{end}: starting all shards anew");
+    /// // The error is that of the shard that has ended.
+    /// let _ = runtime.shutdown().await;
+    /// runtime = Runtime::start(&topology, &options)?;
+    /// # assert_eq!((end.shard, end.reason), (1, EndReason::Stopped));
+    /// # Ok(runtime.shutdown().await?)
+    /// # }
+    /// ```
+    pub fn ended(&self) -> Ended {
+        Ended::new(&self.first_end)
     }
 
     /// Returns the backend of the first shard, and the reason for the choice.

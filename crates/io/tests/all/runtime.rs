@@ -1,11 +1,13 @@
 //! A runtime from outside: handles, wake-ups from other threads, timers, and the end.
 
 use crate::common;
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
-use std::task::Poll;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use crate::common::nasty::{Faults, Nasty};
@@ -17,8 +19,8 @@ use plimsoll::backend::sim::{SimConfig, SimWorld};
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::{LatencyGoal, Op};
 use plimsoll::{
-    Class, Classes, DiskSetup, Gate, Handle, Reactor, ReactorConfig, ReactorError, Runtime, Shard, ShardOptions,
-    SharedFile, SimRuntime, StartError, Topology,
+    Class, Classes, DiskSetup, EndReason, Gate, Handle, Reactor, ReactorConfig, ReactorError, Runtime, Shard, ShardEnd,
+    ShardOptions, SharedFile, SimRuntime, StartError, Topology,
 };
 
 const BLOCK: usize = 4096;
@@ -352,6 +354,39 @@ fn a_shard_that_stops_by_itself_leaves_nobody_waiting() {
         waits.join().unwrap();
         block_on(runtime.handle(0).run(|_| async {})).unwrap();
         runtime.stop().unwrap();
+    });
+}
+
+/// Wakes its task with a panic, on the thread of the shard.
+struct Fatal;
+
+impl Wake for Fatal {
+    fn wake(self: Arc<Self>) {
+        panic!("as this test wants it");
+    }
+}
+
+/// A program without requests under way did not hear of it.
+#[test]
+fn the_end_of_a_shard_is_reported_with_its_number_and_its_reason() {
+    within_reason(|| {
+        let (runtime, _, _topology) = start(2, DiskSetup::unlimited());
+        let mut ended = runtime.ended();
+        assert!(common::poll_once(Pin::new(&mut ended)).is_pending());
+        block_on(runtime.handle(1).run(|shard| async move { shard.stop() })).unwrap();
+        let end = ShardEnd { shard: 1, reason: EndReason::Stopped };
+        assert_eq!((block_on(ended), block_on(runtime.ended())), (end, end));
+        assert_eq!(block_on(runtime.handle(1).run(|_| async {})).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        block_on(runtime.handle(0).run(|_| async {})).unwrap();
+        runtime.stop().unwrap();
+
+        let (runtime, file, _topology) = start(2, DiskSetup::unlimited());
+        let handle = runtime.handle(0);
+        let waker = Waker::from(Arc::new(Fatal));
+        let mut write = std::pin::pin!(handle.write_at(&file, Class::DEFAULT, 0, filled(BLOCK, 1, 0)));
+        assert!(write.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(block_on(runtime.ended()), ShardEnd { shard: 0, reason: EndReason::Panicked });
+        assert!(matches!(runtime.stop(), Err(StartError::Panicked { shard: 0 })));
     });
 }
 
