@@ -8,7 +8,8 @@
 //! Each shard has one lock-free queue with many writers and one reader. A writer pushes and then wakes the reader; if
 //! the reader is awake, that takes no system call. A writer holds a read lock, so that a shard that ends can close its
 //! mailbox: later messages, and those still in it, go back to their senders with an error or are dropped (a dropped
-//! job breaks the channel of its waiter). So no sender waits for a shard that has ended.
+//! job breaks the channel of its waiter). So no sender waits for a shard that has ended. A shard whose run has ended,
+//! but whose reactor still exists, gets only the answers to its own requests.
 //!
 //! Requests of handles are in a separate list ([`Inbox`]), in slots from a pool.
 //!
@@ -71,10 +72,26 @@ enum Reach {
     NotYet,
     /// The shard reads its mail; this handle wakes it.
     Open(WakeHandle),
+    /// The shard does not run, and its reactor still exists: only answers reach it. This handle wakes it.
+    Paused(WakeHandle),
     /// A gate, which reads no mail, has the shard's place.
     Gate,
     /// The shard has ended.
     Closed,
+}
+
+impl Reach {
+    /// Returns whether no reactor and no gate has the place of the shard.
+    fn is_free(&self) -> bool {
+        matches!(self, Reach::NotYet | Reach::Closed)
+    }
+}
+
+impl Message {
+    /// Returns whether the message reaches a shard that does not run: it may be awaited there, and asks for nothing.
+    fn is_for_paused(&self) -> bool {
+        matches!(self, Message::Done { .. } | Message::Close { .. })
+    }
 }
 
 /// The mailboxes of all shards of a program.
@@ -132,7 +149,7 @@ impl Mailboxes {
         let wake = match &*reach {
             Reach::NotYet => None,
             Reach::Open(wake) => Some(wake),
-            Reach::Gate | Reach::Closed => return false,
+            Reach::Paused(_) | Reach::Gate | Reach::Closed => return false,
         };
         if peer.inbox.push(slot)
             && let Some(wake) = wake
@@ -157,7 +174,7 @@ impl Mailboxes {
     pub(crate) fn open(&self, shard: u16, wake: WakeHandle) -> bool {
         let Some(peer) = self.peers.get(usize::from(shard)) else { return false };
         let mut reach = peer.reach.write().unwrap_or_else(PoisonError::into_inner);
-        let is_free = !matches!(*reach, Reach::Open(_) | Reach::Gate);
+        let is_free = reach.is_free();
         if is_free {
             *reach = Reach::Open(wake);
         }
@@ -169,7 +186,7 @@ impl Mailboxes {
         let Some(peer) = self.peers.get(usize::from(shard)) else { return false };
         {
             let mut reach = peer.reach.write().unwrap_or_else(PoisonError::into_inner);
-            if matches!(*reach, Reach::Open(_) | Reach::Gate) {
+            if !reach.is_free() {
                 return false;
             }
             *reach = Reach::Gate;
@@ -181,6 +198,36 @@ impl Mailboxes {
             self.refuse(message);
         }
         true
+    }
+
+    /// Keeps everything but answers from `shard`, which has stopped running, until it is resumed. Answers or drops what
+    /// it has not read.
+    pub(crate) fn pause(&self, shard: u16) {
+        let Some(peer) = self.peers.get(usize::from(shard)) else { return };
+        let mut reach = peer.reach.write().unwrap_or_else(PoisonError::into_inner);
+        let Reach::Open(wake) = &*reach else { return };
+        *reach = Reach::Paused(wake.clone());
+        let unread: Vec<Message> = std::iter::from_fn(|| peer.messages.pop()).collect();
+        let (kept, left): (Vec<_>, Vec<_>) = unread.into_iter().partition(Message::is_for_paused);
+        kept.into_iter().for_each(|message| peer.messages.push(message));
+        let submitted = peer.inbox.take();
+        drop(reach);
+
+        // Dropping answers each slot.
+        drop(submitted);
+        left.into_iter().for_each(|message| self.refuse(message));
+    }
+
+    /// Lets all messages reach `shard` again, if it was paused.
+    pub(crate) fn resume(&self, shard: u16) {
+        if !self.reach(shard).is_some_and(|reach| matches!(*reach, Reach::Paused(_))) {
+            return;
+        }
+        let Some(peer) = self.peers.get(usize::from(shard)) else { return };
+        let mut reach = peer.reach.write().unwrap_or_else(PoisonError::into_inner);
+        if let Reach::Paused(wake) = &*reach {
+            *reach = Reach::Open(wake.clone());
+        }
     }
 
     /// Closes the mailbox of `shard` until it is opened again. Answers or drops the messages in it.
@@ -208,7 +255,11 @@ impl Mailboxes {
                 peer.messages.push(message);
                 wake.wake();
             }
-            Reach::Gate | Reach::Closed => {
+            Reach::Paused(wake) if message.is_for_paused() => {
+                peer.messages.push(message);
+                wake.wake();
+            }
+            Reach::Paused(_) | Reach::Gate | Reach::Closed => {
                 drop(reach);
                 self.refuse(message);
             }
@@ -220,9 +271,9 @@ impl Mailboxes {
         self.reach(shard).is_some_and(|reach| matches!(*reach, Reach::Gate))
     }
 
-    /// Returns whether `shard` reads its mail.
-    pub(crate) fn is_open(&self, shard: u16) -> bool {
-        self.reach(shard).is_some_and(|reach| matches!(*reach, Reach::Open(_)))
+    /// Returns whether `shard` may still answer requests that it has read.
+    pub(crate) fn may_answer(&self, shard: u16) -> bool {
+        self.reach(shard).is_some_and(|reach| matches!(*reach, Reach::Open(_) | Reach::Paused(_)))
     }
 
     fn reach(&self, shard: u16) -> Option<RwLockReadGuard<'_, Reach>> {

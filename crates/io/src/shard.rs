@@ -201,7 +201,8 @@ impl Shard {
 
     /// Runs the shard until [`Shard::stop`] is called on it, then drops the remaining tasks. Waits for the pieces in
     /// the device, and returns results and memory to the [`Handle`](crate::Handle)s that asked; their queued requests
-    /// end with `BrokenPipe`, and their memory returns too.
+    /// end with `BrokenPipe`, and their memory returns too. So does, at once, what comes later, until the shard runs
+    /// again.
     ///
     /// # Errors
     /// If the backend is broken.
@@ -236,6 +237,7 @@ impl Shard {
     /// # Errors
     /// If the backend is broken.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
+        self.0.reactor.borrow().resume();
         let mut future = pin!(future);
         let mut turns = Turns::new(self);
         loop {

@@ -113,35 +113,38 @@ impl Reactor {
     }
 
     /// Ends every request in this shard's queues, and appends the ends of this shard's own to `done`. Pieces in the
-    /// device end as always; queued requests end with `EPIPE`. Blocks until the device has completed all pieces.
+    /// device end as always; queued requests end with `EPIPE`, as do those that come until [`Reactor::resume`]. Blocks
+    /// until the device has completed all pieces.
     pub(crate) fn wind_down(&mut self, done: &mut Vec<Done>) {
+        self.topology.mailboxes().pause(self.shard);
+        self.jobs.clear();
         self.drain();
         self.end_all(libc::EPIPE);
         done.append(&mut self.finished);
     }
 
-    /// Waits for the answers to requests in other shards' queues, for as long as those shards read their mail, and
-    /// appends the answers to `done`. No new request begins here meanwhile.
+    /// Lets requests, jobs and questions reach this shard again after [`Reactor::wind_down`].
+    pub(crate) fn resume(&self) {
+        self.topology.mailboxes().resume(self.shard);
+    }
+
+    /// Waits for the answers to requests in other shards' queues, for as long as those shards may answer, and appends
+    /// the answers to `done`. Call it after [`Reactor::wind_down`], so that no new request begins here meanwhile.
     pub(crate) fn await_others(&mut self, done: &mut Vec<Done>) {
-        let broken = self.broken;
-        self.broken = broken.or(Some(libc::EPIPE));
         while !self.pending.is_empty() {
             // Check before the mail is read: a shard answers before it closes its mailbox.
-            let is_asked = self.is_any_asked_shard_open();
+            let is_asked = self.may_any_asked_shard_answer();
             self.read_mail();
-            self.jobs.clear();
-            drop(self.topology.mailboxes().submitted(self.shard));
             if !self.pending.is_empty() && (!is_asked || self.backend.wait(None).is_err()) {
                 break;
             }
         }
-        self.broken = broken;
         done.append(&mut self.finished);
     }
 
-    fn is_any_asked_shard_open(&self) -> bool {
+    fn may_any_asked_shard_answer(&self) -> bool {
         let asked = |pending: &Pending| self.topology.coordinator(pending.request.file.disk(), self.shard);
-        self.pending.iter().any(|(_, pending)| self.topology.mailboxes().is_open(asked(pending)))
+        self.pending.iter().any(|(_, pending)| self.topology.mailboxes().may_answer(asked(pending)))
     }
 
     /// Waits for every piece in the backend. If a wait fails, pieces stay there, and the drop of the backend waits for

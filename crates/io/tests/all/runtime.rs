@@ -261,6 +261,32 @@ fn a_stopped_shard_says_so() {
     });
 }
 
+/// What came after the end waited until the shard was dropped.
+#[test]
+fn a_shard_whose_run_has_ended_refuses_at_once_and_may_run_again() {
+    within_reason(|| {
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let shard = Shard::new(Reactor::new(0, &topology, common::memory()).unwrap());
+        let (handle, file) = (shard.handle(), topology.file("file".as_ref(), CREATE, 0));
+        let write = || handle.write_at(&file, Class::DEFAULT, 0, filled(BLOCK, 1, 0));
+        shard.stop();
+        // The shard ends in its first turn.
+        let both = || Box::pin(async { (write().await, handle.run(|_| async {}).await) });
+        let mut early = both();
+        assert!(common::poll_once(early.as_mut()).is_pending());
+        shard.run().unwrap();
+
+        for (number, mut future) in [early, both()].into_iter().enumerate() {
+            let Poll::Ready(((end, buffer), job)) = common::poll_once(future.as_mut()) else { panic!("it waits") };
+            assert!(ended(&end) && (end.is_err() || number == 0) && buffer.len() == BLOCK, "{end:?}");
+            assert_eq!(job.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        }
+        let place = Reactor::new(0, &topology, common::memory()).map(drop);
+        assert_eq!(place, Err(ReactorError::IsOpen { shard: 0 }), "the shard exists still");
+        assert_eq!(shard.block_on(write()).unwrap().0.unwrap(), BLOCK);
+    });
+}
+
 #[test]
 fn a_panic_is_the_end_of_its_task_alone() {
     within_reason(|| {
