@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use plimsoll::{Classes, Runtime, Shard, StartError};
+use plimsoll::{Classes, Runtime, Shard, StartError, Topology};
 
 use crate::config::{CacheConfig, CreateOptions, DiskSource};
 use crate::engine::Engine;
@@ -282,6 +282,25 @@ impl BlockCache {
     #[must_use]
     pub fn classes(&self) -> &Classes {
         self.engine.host.topology.classes()
+    }
+
+    /// Returns the host's topology: for metrics and for the control socket, also of a cache on shards of its own. Its
+    /// disks are those of the cache in the order in which they were named, and then the spare ones.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// use plimsoll::metrics::{Metrics, encode};
+    /// let cache = plimsoll_cache::BlockCache::open_or_create(directory.path(), 32 << 20).await?;
+    /// let text = encode(&[Metrics::new(cache.topology(), "my-cache").take()]);
+    /// assert!(text.contains("cache.fill"));
+    /// # cache.close().await
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.engine.host.topology
     }
 
     /// Returns the counters and the state of the cache and its disks.

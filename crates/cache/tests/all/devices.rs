@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use plimsoll::control::{Client, Request, Server};
+use plimsoll::metrics::Metrics;
 use plimsoll_cache::stats::DiskHealth;
 use plimsoll_cache::{BlockCache, CacheConfig, CacheError, CreateOptions, DiskSource, HostOptions, Lookup};
 use tempfile::TempDir;
@@ -217,4 +219,26 @@ fn a_disk_that_hangs_as_it_is_opened_is_missing_until_it_answers() {
     block_on(cache.insert(b"key", b"value")).unwrap();
     block_on(cache.close()).unwrap();
     block_on(open(world.path(), &["a", "b"]).unwrap().close()).unwrap();
+}
+
+/// Metrics and the control socket need a topology, and that of a cache's own shards was not to be had.
+#[test]
+fn a_cache_on_shards_of_its_own_is_seen_and_changed_from_outside() {
+    let directory = tempfile::tempdir().unwrap();
+    block_on(async {
+        let cache = BlockCache::open_or_create(directory.path(), 32 << 20).await.unwrap();
+        cache.insert(b"a", b"a block").await.unwrap();
+        cache.checkpoint().await.unwrap();
+        let seen = Metrics::new(cache.topology(), "cache").take();
+        let fill = seen.disks[0].classes.iter().find(|class| class.class == "cache.fill").unwrap();
+        assert_eq!((seen.missing_shards.len(), fill.write.requests), (0, 1));
+
+        let server = Server::start_in(&directory.path().join("sockets"), cache.topology(), "cache").unwrap();
+        let mut client = Client::connect(server.path()).unwrap();
+        client.change(&Request::SetShares { class: "cache.fill".into(), shares: 7 }).unwrap();
+        let fill = cache.classes().find("cache.fill").unwrap();
+        assert_eq!(cache.classes().list()[fill.index()].shares, 7);
+        drop(server);
+        cache.close().await.unwrap();
+    });
 }
