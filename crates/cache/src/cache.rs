@@ -140,8 +140,7 @@ impl BlockCache {
         let make = move |shard: Shard| async move {
             let key_seed = config.seed;
             let engine = open::make(&parts, handles, &shard, &options, config, key_seed, &disks).await?;
-            let capacity_bytes = lock(&engine.alloc).capacity_bytes();
-            engine.index.set_capacity(capacity_bytes);
+            engine.follow_capacity();
             shard.spawn(crate::keeper::keep(Arc::clone(&engine), shard.clone())).detach();
             Ok::<_, CacheError>(engine)
         };

@@ -176,6 +176,12 @@ impl Engine {
         }
     }
 
+    /// Measures ages and ghosts by the present slabs. Call it when those of a disk were added or forgotten.
+    pub(crate) fn follow_capacity(&self) {
+        let capacity_bytes = lock(&self.alloc).capacity_bytes();
+        self.index.set_capacity(capacity_bytes);
+    }
+
     pub(crate) fn forget_slabs(&self, disk: u16) -> Removed {
         write(&self.places).retain(|range| range.disk != disk);
         lock(&self.alloc).remove_disk(disk)
@@ -220,6 +226,7 @@ impl Engine {
         let closed = write(&self.gate);
         let removed = self.forget_slabs(number);
         drop(closed);
+        self.follow_capacity();
         removed.dismantle().await;
     }
 }

@@ -82,7 +82,7 @@ impl Engine {
         let number = added.inspect_err(|_| self.roster.give_up(guid, slot))?;
 
         self.upkeep.moves.is_rebalancing.store(true, Relaxed);
-        self.index.set_capacity(lock(&self.alloc).capacity_bytes());
+        self.follow_capacity();
         self.checkpoint_soon().await?;
         Ok(number)
     }
@@ -207,7 +207,7 @@ impl Engine {
         self.check_superblock(&disk, usize::from(!is_continued))?;
         let first = self.roster.take_slabs(count).ok_or(CacheError::TooManyDisks)?;
         self.add_slabs(SlabRange { first, count, disk: number, offset_bytes: end });
-        self.index.set_capacity(lock(&self.alloc).capacity_bytes());
+        self.follow_capacity();
         self.checkpoint_soon().await?;
         Ok(u64::from(count) * slab_bytes)
     }
@@ -275,7 +275,7 @@ impl Engine {
             };
             removed.dismantle().await;
 
-            self.index.set_capacity(lock(&self.alloc).capacity_bytes());
+            self.follow_capacity();
             if self.checkpoint(shard).await.is_ok() {
                 let (engine, own) = (Arc::clone(self), shard.clone());
                 // The other disks no longer list it. If the wipe fails, the stale label is only a finding at the next
@@ -360,7 +360,7 @@ impl Engine {
             return Ok(());
         }
 
-        let _closed = write(&self.gate);
+        let closed = write(&self.gate);
         // The member may have been forgotten meanwhile. The member of an unread source may be a disk that is present
         // under another path, or one whose blocks are still being forgotten.
         let Some(Member { disk: number, .. }) = self.roster.find(guid) else { return Ok(()) };
@@ -374,6 +374,8 @@ impl Engine {
         let disk = self.make_disk(identity, prepared, log);
         disk.label_slot.store(label.slot, Relaxed);
         self.set_disk(number, Some(Arc::new(disk)));
+        drop(closed);
+        self.follow_capacity();
         Ok(())
     }
 

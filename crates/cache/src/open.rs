@@ -465,7 +465,7 @@ impl Engine {
     async fn do_without(&self, disk: Labelled) {
         let Labelled { device, block, .. } = disk;
         self.forget_slabs(block.disk).dismantle().await;
-        self.index.set_capacity(lock(&self.alloc).capacity_bytes());
+        self.follow_capacity();
         self.roster.set_source(block.disk_guid, device.source, device.slot);
     }
 

@@ -89,8 +89,9 @@ pub struct SlabInOrder {
 }
 
 impl Allocator {
-    /// Returns the bytes that blocks can be allocated in now, without reserves and without disks that take no blocks.
-    /// Not all of it suits every block size.
+    /// Returns the bytes that blocks can be allocated in, without reserves and without disks that take no blocks. A
+    /// disk that takes none only until the next checkpoint, because its log is tight, counts: eviction for its sake
+    /// would come too late. Not all of the bytes suit every block size.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.disks.iter().map(|disk| self.free_bytes_of(disk)).sum()
     }

@@ -152,6 +152,33 @@ fn a_disk_leaves_under_load_and_begins_anew_when_it_returns() {
     }
 }
 
+/// Ages and ghosts were measured by the space of all disks until one was added, expanded or removed.
+#[test]
+fn ages_are_measured_by_the_disks_that_work() {
+    let town = town(3);
+    let life = town.open(&quiet());
+    life.run(async |cache| {
+        // The hit curve has 50 steps for the capacity.
+        let check = |works: usize| {
+            let stats = cache.stats();
+            let capacities: Vec<u64> = stats.disks.iter().map(|disk| disk.capacity_bytes).collect();
+            assert_eq!(capacities.iter().filter(|bytes| **bytes > 0).count(), works, "{capacities:?}");
+            assert_eq!(stats.hit_curve.step_bytes, capacities.iter().sum::<u64>() / 50);
+        };
+        check(3);
+        state(&town, 1, SimDiskState::Gone);
+        for n in 0..10 {
+            cache.insert(&key(n), &value_of(n, 8192)).await.unwrap();
+        }
+        let _ = cache.checkpoint().await;
+        nap(&life, 1).await;
+        check(2);
+        state(&town, 1, SimDiskState::Healthy);
+        nap(&life, 10).await;
+        check(3);
+    });
+}
+
 #[test]
 fn a_cache_opens_without_a_disk_and_takes_it_back_at_the_next_opening() {
     let town = town(3);
