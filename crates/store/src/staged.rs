@@ -79,20 +79,40 @@ impl Staged {
     }
 
     /// Makes the file the object at `to`, durably. The file must be synced. Returns the object's entity tag.
-    pub(crate) fn publish(mut self, to: &Path, existing: Existing) -> io::Result<String> {
-        let e_tag = e_tag(&self.file.metadata()?);
+    ///
+    /// # Errors
+    /// With [`Existing::Refuse`] there is no new object then: a caller that tries again would take it for another's.
+    pub(crate) fn publish(self, to: &Path, existing: Existing) -> io::Result<String> {
+        self.publish_with(to, existing, sync_directory)
+    }
+
+    fn publish_with(
+        mut self,
+        to: &Path,
+        existing: Existing,
+        sync_directory: impl Fn(&Path) -> io::Result<()>,
+    ) -> io::Result<String> {
+        let meta = self.file.metadata()?;
+        let directory = to.parent().unwrap_or(to);
         match existing {
             Existing::Replace => {
                 std::fs::rename(&self.path, to)?;
                 self.is_named = false;
+                sync_directory(directory)?;
             }
             Existing::Refuse => {
                 std::fs::hard_link(&self.path, to)?;
+                if let Err(error) = sync_directory(directory) {
+                    // Another writer may have replaced the object by now.
+                    if to.symlink_metadata().is_ok_and(|now| is_same_file(&now, &meta)) {
+                        let _ = std::fs::remove_file(to);
+                    }
+                    return Err(error);
+                }
                 self.remove();
             }
         }
-        sync_directory(to.parent().unwrap_or(to))?;
-        Ok(e_tag)
+        Ok(e_tag(&meta))
     }
 
     fn remove(&mut self) {
@@ -138,14 +158,42 @@ pub(crate) fn link(from: &Path, to: &Path) -> io::Result<()> {
     Err(failed.unwrap_or_else(|| io::Error::other("others keep removing names as soon as they are made")))
 }
 
-/// Removes `from`, durably, if it is another name of the file `to`.
-pub(crate) fn remove_other_name(from: &Path, to: &Path) -> io::Result<()> {
-    let inode = |path: &Path| path.symlink_metadata().ok().map(|meta| (meta.dev(), meta.ino()));
-    if from == to || inode(from).is_none() || inode(from) != inode(to) {
+/// Renames `from` to `to` durably, also if `to` is a copy of `from`, which is another name of the same file: `rename(2)`
+/// would do nothing then. Replaces what was at `to`.
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    let (source, target) = (from.parent().unwrap_or(from), to.parent().unwrap_or(to));
+    let was = from.symlink_metadata()?;
+    let is_copy = to.symlink_metadata().is_ok_and(|other| is_same_file(&other, &was));
+    if from == to {
         return Ok(());
     }
-    std::fs::remove_file(from)?;
-    sync_directory(from.parent().unwrap_or(from))
+
+    if is_copy {
+        // Take the name away in one step, and look at what it led to: a put may have come between.
+        let staged = source.join(next_name());
+        std::fs::rename(from, &staged)?;
+        // Does nothing to the copy.
+        match std::fs::rename(&staged, to) {
+            // A store that was just opened has taken the name for a leftover. The copy is there.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
+        let _ = std::fs::remove_file(&staged);
+    } else {
+        let mut renamed = std::fs::rename(from, to);
+        if renamed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) && !target.exists() {
+            create_directories(target)?;
+            renamed = std::fs::rename(from, to);
+        }
+        renamed?;
+    }
+
+    sync_directory(target)?;
+    if source == target { Ok(()) } else { sync_directory(source) }
+}
+
+fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 /// Returns a name that no other call of this process returns. If another process uses it, `create_new` fails.
@@ -285,6 +333,22 @@ mod tests {
         publish(Existing::Replace).unwrap();
         assert_ne!(std::fs::metadata(&to).unwrap().ino(), inode);
         assert_eq!(names(root.path()), ["object"], "nothing is left beside it");
+    }
+
+    /// The object stayed, and the next attempt was told that it exists.
+    #[test]
+    fn an_object_whose_name_is_not_durable_is_not_created() {
+        let root = tempfile::tempdir().unwrap();
+        let to = root.path().join("object");
+        let publish = |existing, end: fn(&Path) -> io::Result<()>| {
+            Staged::create(root.path())?.publish_with(&to, existing, end).map(drop)
+        };
+        let fails = |_: &Path| Err(io::Error::from(io::ErrorKind::StorageFull));
+        assert_eq!(publish(Existing::Refuse, fails).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(names(root.path()).is_empty());
+        publish(Existing::Refuse, |_| Ok(())).unwrap();
+        assert_eq!(publish(Existing::Replace, fails).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(names(root.path()), ["object"]);
     }
 
     #[test]

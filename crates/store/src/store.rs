@@ -23,7 +23,7 @@ use plimsoll::{Class, Handle, OpenOptions};
 use crate::failure::{NAME, blocking, failure, generic};
 use crate::opened::{Opened, Stamp};
 use crate::read::{Object, read_parts, read_range};
-use crate::staged::{Existing, Staged, link, remove_leftovers, remove_other_name};
+use crate::staged::{Existing, Staged, link, remove_leftovers, rename};
 use crate::upload::Upload;
 use crate::write::Writer;
 
@@ -272,18 +272,15 @@ impl ObjectStore for ScheduledStore {
     }
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
-        let is_replaced = options.target_mode == RenameTargetMode::Overwrite;
-        let renamed = async {
-            self.local.rename_opts(from, to, options).await?;
-            if !is_replaced {
-                return Ok(());
+        let renamed = match options.target_mode {
+            RenameTargetMode::Create => self.local.rename_opts(from, to, options).await,
+            // LocalFileSystem leaves `from` if `to` is a copy of it already.
+            RenameTargetMode::Overwrite => {
+                let (source, target) = (self.local.path_to_filesystem(from)?, self.local.path_to_filesystem(to)?);
+                let path = source.clone();
+                blocking(move || rename(&source, &target)).await.map_err(|error| failure(&path, &error))
             }
-            // `rename(2)` does nothing if `to` is a copy of `from`, which is another name of the same file.
-            let (from, to) = (self.local.path_to_filesystem(from)?, self.local.path_to_filesystem(to)?);
-            let path = from.clone();
-            blocking(move || remove_other_name(&from, &to)).await.map_err(|error| failure(&path, &error))
         };
-        let renamed = renamed.await;
         // The names have changed for the last time.
         [from, to].into_iter().for_each(|location| self.opened.forget(location));
         renamed

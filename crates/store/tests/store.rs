@@ -249,6 +249,26 @@ async fn a_copy_may_be_repeated_and_renamed() {
     world.end().await;
 }
 
+/// `from` was removed after the rename if it was a copy of `to` by then, also if that copy had come after the rename.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_back_that_comes_after_a_rename_stays() {
+    let world = World::new(1).await;
+    let (a, b) = (Path::from("a"), Path::from("b"));
+    for _ in 0..50 {
+        world.store.put(&a, "ahoy".into()).await.unwrap();
+        let copy_back = async {
+            while !world.path().join("b").exists() {
+                tokio::task::yield_now().await;
+            }
+            world.store.copy(&b, &a).await.unwrap();
+        };
+        tokio::join!(async { world.store.rename(&a, &b).await.unwrap() }, copy_back);
+        assert_eq!(world.store.get(&a).await.unwrap().bytes().await.unwrap(), "ahoy");
+        world.store.delete(&b).await.unwrap();
+    }
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_rule_gives_each_operation_its_class() {
     let world = World::new(1).await;
