@@ -17,8 +17,7 @@ use object_store::{
     ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload,
     PutResult, RenameOptions, RenameTargetMode, Result, coalesce_ranges,
 };
-use plimsoll::backend::error_number;
-use plimsoll::{Class, Handle, OpenOptions};
+use plimsoll::{Class, Handle};
 
 use crate::failure::{NAME, blocking, failure, generic};
 use crate::opened::{Opened, Stamp};
@@ -26,9 +25,6 @@ use crate::read::{Object, read_parts, read_range};
 use crate::staged::{Existing, Staged, link, remove_leftovers, rename};
 use crate::upload::Upload;
 use crate::write::Writer;
-
-/// `EINVAL` of Linux, with which a file system refuses direct I/O.
-const INVALID: i32 = 22;
 
 /// An operation that moves an object's bytes, which gives it a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +44,7 @@ type Rule = dyn Fn(Operation, &Path, &Extensions) -> Class + Send + Sync;
 /// A scheduled object store over a local directory. Clones share all state but the rule. See the crate's documentation.
 #[derive(Clone)]
 pub struct ScheduledStore {
+    /// Tries direct I/O if the root takes it.
     writer: Writer,
     local: LocalFileSystem,
     directory: PathBuf,
@@ -67,6 +64,7 @@ impl ScheduledStore {
     }
 
     pub(crate) async fn open_with(handle: Handle, directory: &FilePath, try_direct: bool) -> Result<ScheduledStore> {
+        let mut writer = Writer { handle, is_direct: try_direct };
         let opened = async {
             let given = directory.to_owned();
             let set_up = move || {
@@ -76,18 +74,14 @@ impl ScheduledStore {
             };
             let (probe, directory) = blocking(set_up).await?;
 
-            let options = OpenOptions { write: true, direct: try_direct, ..OpenOptions::default() };
-            let is_direct = match handle.open(probe.path(), &options).await {
-                Ok(_) => try_direct,
-                Err(error) if try_direct && error_number(&error) == INVALID => false,
-                Err(error) => return Err(error),
-            };
+            let (_, is_direct) = writer.open(probe.path(), true).await?;
             Ok((is_direct, directory))
         };
         let (is_direct, directory) = opened.await.map_err(|error| failure(directory, &error))?;
         let local = LocalFileSystem::new_with_prefix(&directory)?.with_fsync(true);
         let rule = |_: Operation, _: &Path, extensions: &Extensions| *extensions.get().unwrap_or(&Class::DEFAULT);
-        let (writer, rule, opened) = (Writer { handle, is_direct }, Arc::new(rule), Arc::default());
+        let (rule, opened) = (Arc::new(rule), Arc::default());
+        writer.is_direct = is_direct;
         Ok(ScheduledStore { writer, local, directory, rule, opened })
     }
 
@@ -103,7 +97,7 @@ impl ScheduledStore {
     }
 
     /// Returns whether objects are read and written past the page cache, because the directory's file system accepts
-    /// direct I/O.
+    /// direct I/O. Those in a subdirectory on a file system that refuses it use the page cache all the same.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.writer.is_direct
@@ -154,13 +148,12 @@ impl ScheduledStore {
 
     /// Opens `file` again, for scheduled reads. Uses its descriptor, because its name may refer to another object now.
     async fn reopen(&self, file: std::fs::File) -> io::Result<plimsoll::File> {
-        let options = OpenOptions { direct: self.is_direct(), ..OpenOptions::default() };
-        let handle = self.writer.handle.clone();
+        let writer = self.writer.clone();
         // The job runs to its end even if this future is dropped, and keeps the descriptor open until then.
         let open = move |_| async move {
-            let opened = handle.open(format!("/proc/self/fd/{}", file.as_raw_fd()), &options).await;
+            let opened = writer.open(format!("/proc/self/fd/{}", file.as_raw_fd()).as_ref(), false).await;
             drop(file);
-            opened
+            opened.map(|(file, _)| file)
         };
         self.writer.handle.run(open).await?
     }

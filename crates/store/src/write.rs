@@ -26,14 +26,30 @@ const BLOCK_BYTES: u64 = 4096;
 /// `EOPNOTSUPP` of Linux, with which a file system refuses to reserve space.
 const NOT_SUPPORTED: i32 = 95;
 
-/// Creates new files through a handle to the shards, with direct I/O or without.
+/// `EINVAL` of Linux, with which a file system refuses direct I/O.
+const INVALID: i32 = 22;
+
+/// Opens and creates files through a handle to the shards, with direct I/O or without.
 #[derive(Clone)]
 pub(crate) struct Writer {
     pub(crate) handle: Handle,
+    /// Whether to try direct I/O.
     pub(crate) is_direct: bool,
 }
 
 impl Writer {
+    /// Opens the file at `path`: without direct I/O if its file system, which need not be that of other objects,
+    /// refuses it. Returns the file, and whether it is open for direct I/O.
+    pub(crate) async fn open(&self, path: &Path, write: bool) -> io::Result<(File, bool)> {
+        let options = |direct| OpenOptions { write, direct, ..OpenOptions::default() };
+        match self.handle.open(path, &options(self.is_direct)).await {
+            Err(error) if self.is_direct && error_number(&error) == INVALID => {
+                Ok((self.handle.open(path, &options(false)).await?, false))
+            }
+            opened => Ok((opened?, self.is_direct)),
+        }
+    }
+
     /// Writes a whole object to `path`.
     pub(crate) async fn put(
         &self,
@@ -59,8 +75,7 @@ impl Writer {
     pub(crate) async fn create(&self, path: &Path, class: Class) -> io::Result<Draft> {
         let directory = path.parent().unwrap_or(path).to_owned();
         let staged = blocking(move || Staged::create(&directory)).await?;
-        let options = OpenOptions { write: true, direct: self.is_direct, ..OpenOptions::default() };
-        let file = self.handle.open(staged.path(), &options).await?.in_class(class);
+        let file = self.open(staged.path(), true).await?.0.in_class(class);
         Ok(Draft { file, staged, path: path.to_owned() })
     }
 }

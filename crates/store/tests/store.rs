@@ -7,6 +7,8 @@
 mod again;
 #[path = "store/early.rs"]
 mod early;
+#[path = "store/refusing.rs"]
+mod refusing;
 #[path = "../../skip.rs"]
 mod skip;
 #[path = "store/world.rs"]
