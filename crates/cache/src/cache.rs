@@ -51,6 +51,7 @@ use std::time::Duration;
 use plimsoll::{Classes, Runtime, Shard, StartError, Topology};
 
 use crate::config::{CacheConfig, CreateOptions, DiskSource};
+use crate::create;
 use crate::engine::Engine;
 use crate::error::CacheError;
 use crate::format::{Member, MemberState};
@@ -89,7 +90,7 @@ impl BlockCache {
     pub async fn create_on(options: &CreateOptions, disks: &[DiskSource], host: &Host) -> Result<(), CacheError> {
         let (options, disks) = (options.clone(), disks.to_vec());
         let (parts, handles) = (host.parts.clone(), host.handles.clone());
-        let create = move |shard: Shard| async move { open::create(&parts, handles, &shard, &options, &disks).await };
+        let create = move |shard: Shard| async move { create::create(&parts, handles, &shard, &options, &disks).await };
         on_shard(host, create).await?
     }
 
@@ -139,7 +140,7 @@ impl BlockCache {
         let (parts, handles) = (host.parts.clone(), host.handles.clone());
         let make = move |shard: Shard| async move {
             let key_seed = config.seed;
-            let engine = open::make(&parts, handles, &shard, &options, config, key_seed, &disks).await?;
+            let engine = create::make(&parts, handles, &shard, &options, config, key_seed, &disks).await?;
             engine.follow_capacity();
             shard.spawn(crate::keeper::keep(Arc::clone(&engine), shard.clone())).detach();
             Ok::<_, CacheError>(engine)
