@@ -17,7 +17,8 @@
 
 use plimsoll_core::{Dispatch, Op, Outcome, Progress, Stopped};
 
-use super::{Back, Pending, Piece, Place, Reactor, reason_of};
+use super::submit::reason_of;
+use super::{Back, Pending, Piece, Place, Reactor};
 use crate::backend::{FileId, Kind, Memory, OpResult, Operation, Submit, error_number};
 use crate::request::{RequestError, RequestKind, memory};
 
