@@ -8,8 +8,8 @@
 //! The allocator names the slabs to be emptied, or the fullest disk, and a pass over the index finds their entries.
 //! Each block is read, verified and written elsewhere; then the index is pointed there, if the block has not changed
 //! meanwhile. The old place is freed like any other. All of this is in class `cache.evacuate`, and limited by
-//! `move_bytes_per_s` if set. During an evacuation, a block that fits nowhere else is evicted. If the next checkpoint
-//! frees room, the blocks of a disk that is to be removed wait for it first: the keeper makes one after each pass.
+//! `move_bytes_per_s` if set. During an evacuation, a block that fits nowhere else is evicted. The blocks of a disk to be
+//! removed first wait for the room that eviction and the next checkpoint make: the keeper does both after each pass.
 //!
 //! # Limits
 //! One pass over the index for each batch of slabs. A crash in the middle costs only the copies made.
@@ -246,7 +246,8 @@ impl Engine {
                 if why == NoSpace::NotFoundYet {
                     return Ok(0);
                 }
-                let waits = why == NoSpace::UntilCheckpoint
+                // The keeper evicts before the checkpoint after this pass, and the oldest blocks rather than this one.
+                let waits = matches!(why, NoSpace::UntilCheckpoint | NoSpace::Full)
                     && self.is_leaving(entry.extent.slab)
                     && self.upkeep.moves.is_patient(PATIENT_PASSES);
                 if waits || matches!(task, Task::Balance { .. }) {

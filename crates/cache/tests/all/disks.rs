@@ -303,6 +303,38 @@ fn a_disk_is_removed_while_the_cache_runs() {
     assert_eq!(life.run(async |cache| hits(cache, 0..700, 1).await.len()), 700);
 }
 
+/// A block that fitted nowhere else was evicted at once, however young, while eviction was making room for it.
+#[test]
+fn removing_a_disk_of_a_full_cache_costs_the_oldest_blocks() {
+    let town = town(2);
+    let life = town.open(&quiet());
+    life.run(async |cache| {
+        let mut inserted = 0;
+        while cache.stats().evictions < 1000 {
+            for n in inserted..inserted + 500 {
+                cache.insert(&key(n), &value_of(n + 10_000, 8192)).await.unwrap();
+            }
+            inserted += 500;
+            assert!(inserted < 50_000, "nothing is evicted");
+            nap(&life, 1).await;
+        }
+        let newest = inserted - 2000..inserted;
+        let before = cache.stats();
+        let there = hits(cache, newest.clone(), 1).await.len();
+        cache.remove_disk(&town.disks[1].path).unwrap();
+        for _ in 0..600 {
+            nap(&life, 1).await;
+            if cache.stats().disks.len() == 1 {
+                break;
+            }
+        }
+        let after = cache.stats();
+        assert_eq!(after.disks.len(), 1, "it is still there: {:?}", after.disks[1]);
+        assert!(after.blocks * 5 > before.blocks * 2, "{} of {} blocks", after.blocks, before.blocks);
+        assert_eq!(hits(cache, newest, 1).await.len(), there);
+    });
+}
+
 /// Disks are removed because they fail: reading is all that moving their blocks takes.
 #[test]
 fn a_disk_that_takes_no_writes_any_more_is_emptied_when_it_is_removed() {
