@@ -24,27 +24,32 @@ fn parts(world: &mut Shards, loads: &[usize]) -> Vec<f64> {
 }
 
 /// Regression: the first that came back was placed behind those that were still away, so the queue that had been there
-/// had nothing for most of the time that the others had been away.
+/// had nothing for most of the time that the others had been away. And a second one: how much each had back depended on
+/// how long it was away, up to 400 ms, because its lag was measured from the mean, which the others that were away
+/// held back.
 #[test]
 fn shares_hold_when_several_queues_come_back_together() {
     for (groups, away) in [(1, 2), (1, 3), (2, 2)] {
-        let mut world = Shards::new(DiskConfig { groups, ..usual() }, away + 1);
-        let loads: Vec<usize> = (0..=away)
-            .map(|shard| {
-                let class = world.class(100);
-                backlog(&mut world, shard, class)
-            })
-            .collect();
-        world.run_for(100 * MS);
-        (0..away).for_each(|shard| world.sleep(shard, 10 * S));
-        world.run_for(10 * S);
+        for away_ns in (0..10).map(|step| 10 * S + step * 40 * MS) {
+            let mut world = Shards::new(DiskConfig { groups, ..usual() }, away + 1);
+            let loads: Vec<usize> = (0..=away)
+                .map(|shard| {
+                    let class = world.class(100);
+                    backlog(&mut world, shard, class)
+                })
+                .collect();
+            world.run_for(100 * MS);
+            (0..away).for_each(|shard| world.sleep(shard, away_ns));
+            world.run_for(away_ns);
 
-        // Each has at most 100 ms back.
-        let fair = 1.0 / (away + 1) as f64;
-        let first = parts(&mut world, &loads);
-        assert!(first[away] > (1.0 - 0.1 * away as f64) * fair - 0.02, "{groups} groups: {first:?}");
-        let second = parts(&mut world, &loads);
-        assert!(second.iter().all(|part| (part / fair - 1.0).abs() < 0.05), "{groups} groups: {second:?}");
+            // Each has at most 100 ms back.
+            let fair = 1.0 / (away + 1) as f64;
+            let first = parts(&mut world, &loads);
+            let what = format!("{groups} groups, {away_ns} ns");
+            assert!(first[away] > (1.0 - 0.1 * away as f64) * fair - 0.02, "{what}: {first:?}");
+            let second = parts(&mut world, &loads);
+            assert!(second.iter().all(|part| (part / fair - 1.0).abs() < 0.05), "{what}: {second:?}");
+        }
     }
 }
 
@@ -255,5 +260,6 @@ fn absences(seed: u64) {
 
 #[test]
 fn shares_hold_after_any_absences() {
-    seeds::each(8, absences);
+    // Of these, 15 and 17 have failed.
+    seeds::each(20, absences);
 }
