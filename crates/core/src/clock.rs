@@ -17,10 +17,10 @@
 //! hundred times a second (`Classes::mend_means`). If a queue sees room in the device, a clock that does not move, and
 //! no other queue waiting for room (`Disk::claim`), it serves its classes before their turn for a while (overtime). V
 //! is not moved forward for that, or it would no longer be the mean. The clock at which a child was served in overtime
-//! is an *edge*: the children of other queues may follow up to it, so that those who are there keep their shares.
-//! While it is ahead of V, a child that lags behind the edge by more than [`AWAY_MAX_NS`] of its own device time is
-//! *absent*, and is brought up to that much behind those who are there (`Classes::mend_means`): or V, where new children
-//! begin, would stay back with it. Only a queue itself can move its clock in a class: there new queues begin at the edge.
+//! is an *edge*: the children of other queues may follow up to it, so that those who are there keep their shares. While
+//! it is ahead of V, a child that lags behind the edge by more than [`AWAY_MAX_NS`] of its own device time is *absent*,
+//! and is brought up to that much behind those who are there (`Classes::mend_means`): or V, where new children begin,
+//! would stay back with it. Only a queue itself can move its clock in a class: there new queues begin at the edge.
 //!
 //! # Limits
 //! Clocks are 64-bit and wrap: units of 1/16 fs per share, compared by difference, which is meaningful up to 576 s of
@@ -48,8 +48,8 @@ const AHEAD_SLACK_FS: f64 = crate::units::FS_PER_S as f64;
 /// for itself as long afterwards.
 pub(crate) const AWAY_MAX_NS: u64 = 100_000_000;
 
-/// Least lag behind the mean of an absent child. A present child of many shares may be far behind the edge, where one of
-/// few shares was served once, but the mean is close to it.
+/// Least lag behind the mean of an absent child. A present child of many shares may be far behind the edge, where one
+/// of few shares was served once, but the mean is close to it.
 const AWAY_LEAST_NS: u64 = AWAY_MAX_NS / 16;
 
 /// Lead over the mean, 1 us of one share, that does not count: means are rounded, and all of several equal clocks could
@@ -183,8 +183,8 @@ impl Clock {
     }
 
     /// Returns whether the queues of the active `child` seem to be away: others are served before their turn, and it
-    /// lags behind the furthest of them by more than [`AWAY_MAX_NS`]. The lag behind the mean alone does not tell, because
-    /// others that are away hold the mean back.
+    /// lags behind the furthest of them by more than [`AWAY_MAX_NS`]. The lag behind the mean alone does not tell,
+    /// because others that are away hold the mean back.
     pub(crate) fn lacks(&self, child: &Clock) -> bool {
         let (mean, edge, own) = (self.mean(), self.edge.load(Relaxed), child.own());
         let behind = |clock| between(own, clock, child.counted_shares());

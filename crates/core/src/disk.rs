@@ -40,11 +40,12 @@
 
 mod ceilings;
 mod feedback;
+mod presence;
 mod room;
 mod tokens;
 mod waiters;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::bucket::{Buckets, TICKS_PER_NS, TokenBucket, whole_ticks};
 use crate::classes::{ClassId, Classes, GroupId, Kind, NodeId, QueueError};
@@ -59,6 +60,8 @@ use crate::units::Cost;
 use ceilings::Ceilings;
 use feedback::{Feedback, UNREPORTED_MOST};
 pub(crate) use feedback::{Report, report_completions};
+use presence::Absent;
+pub(crate) use presence::{ABSENT_LEAST_NS, Presence};
 pub(crate) use room::NoRoom;
 use room::Sleepers;
 pub(crate) use waiters::QUEUES_MAX;
@@ -138,7 +141,7 @@ impl Default for DiskConfig {
 pub struct Disk {
     config: DiskConfig,
     pieces: PieceLimits,
-    window_ticks: OwnLine,
+    window: Window,
     /// Whether the mix changes the capacity.
     has_mix: bool,
     classes: Classes,
@@ -156,6 +159,8 @@ pub struct Disk {
     feedback: Feedback,
     controller: Mutex<Controller>,
     ceilings: Mutex<Ceilings>,
+    /// Of all queues.
+    presences: Mutex<Vec<Arc<Presence>>>,
     targets: Targets,
 }
 
@@ -170,7 +175,7 @@ struct Flow {
 }
 
 impl Flow {
-    fn in_flight(&self, lane: usize) -> u64 {
+    fn held_ticks(&self, lane: usize) -> u64 {
         self.in_flight_ticks[lane].load(Ordering::Relaxed)
     }
 }
@@ -195,6 +200,14 @@ struct Settings {
     filled_from_ns: AtomicU64,
     /// Number of queues of this disk.
     queues: AtomicU64,
+}
+
+/// The window, and the work in the device that does not count in it: all shards read them, and they rarely change.
+#[repr(align(128))]
+#[derive(Debug)]
+struct Window {
+    ticks: AtomicU64,
+    absent: Absent,
 }
 
 /// A number on a cache line of its own.
@@ -246,7 +259,7 @@ impl Disk {
         let window_ns = config.window_ns.unwrap_or(begin_ns).min(bound_ns);
 
         Disk {
-            window_ticks: OwnLine::new(window_ns.saturating_mul(TICKS_PER_NS)),
+            window: Window { ticks: AtomicU64::new(window_ns.saturating_mul(TICKS_PER_NS)), absent: Absent::default() },
             has_mix: !config.duplex && config.mix != MixExponent::LINEAR,
             classes: Classes::new(),
             groups: usize::from(config.groups.max(1)),
@@ -274,6 +287,7 @@ impl Disk {
             feedback: Feedback::default(),
             controller: Mutex::new(controller),
             ceilings: Mutex::default(),
+            presences: Mutex::default(),
             targets: Targets::new(),
         }
     }
@@ -400,13 +414,18 @@ impl Disk {
     /// Adds the report of the queue at place `queue`, and steps the controller unless another queue is doing so.
     pub(crate) fn report(&self, now_ns: u64, queue: usize, report: &Report) {
         self.feedback.add(report);
+        if self.has_absent() {
+            self.count_absent(now_ns);
+        }
         let Ok(mut controller) = self.controller.try_lock() else { return };
 
         let queues = self.settings.queues.load(Ordering::Relaxed).max(1);
         let counted = self.feedback.totals();
+        let in_flight_requests = counted.in_flight_requests.saturating_sub(self.absent().pieces() as u32);
         let totals = Totals {
             longest_away_ns: report.longest_away_ns,
             in_flight_ns: self.in_flight_ns(),
+            in_flight_requests,
             unseen_completions: UNREPORTED_MOST * (queues - 1) / queues,
             outstanding_cap_ns: self.ceilings().least(now_ns, queue, report.outstanding_cap_ns),
             ..counted
@@ -430,7 +449,7 @@ impl Disk {
         let control = &self.config.control;
         if is_free_to_move {
             change(&self.settings.bound_ticks, controller.bound_ns().saturating_mul(TICKS_PER_NS));
-            change(&self.window_ticks.0, controller.window_ns().saturating_mul(TICKS_PER_NS));
+            change(&self.window.ticks, controller.window_ns().saturating_mul(TICKS_PER_NS));
         }
         let scales = [
             (&self.settings.scale_bits, controller.capacity_scale()),
@@ -463,18 +482,28 @@ impl Disk {
         self.in_flight_ticks() > most_ticks
     }
 
-    /// Returns the device time in the device now, in nanoseconds.
+    /// Returns the device time in the device now, in nanoseconds, without the pieces of queues that are not polled any
+    /// more.
     #[must_use]
     pub fn in_flight_ns(&self) -> u64 {
         self.in_flight_ticks() / TICKS_PER_NS
     }
 
     fn window_ticks(&self) -> u64 {
-        self.window_ticks.0.load(Ordering::Relaxed)
+        self.window.ticks.load(Ordering::Relaxed)
+    }
+
+    fn absent(&self) -> &Absent {
+        &self.window.absent
     }
 
     pub(crate) fn in_flight_ticks(&self) -> u64 {
-        self.flow.in_flight(0).saturating_add(self.flow.in_flight(1))
+        self.held_ticks().saturating_sub(self.absent().all_ticks())
+    }
+
+    /// Returns the work in the device, that of absent queues included.
+    pub(crate) fn held_ticks(&self) -> u64 {
+        self.flow.held_ticks(0).saturating_add(self.flow.held_ticks(1))
     }
 
     /// Returns the longest piece in bytes; longer requests are split.
@@ -588,17 +617,24 @@ impl Disk {
         self.ceilings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn presences(&self) -> MutexGuard<'_, Vec<Arc<Presence>>> {
+        self.presences.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Adds a queue and returns its place, by which it reports.
-    pub(crate) fn add_queue(&self) -> usize {
+    pub(crate) fn add_queue(&self, presence: &Arc<Presence>) -> usize {
         self.settings.queues.fetch_add(1, Ordering::Relaxed);
+        self.presences().push(Arc::clone(presence));
         self.ceilings().add()
     }
 
-    /// Removes the queue at place `queue`, adds its last report, and takes its `in_flight_ticks`, by lane, out of the
-    /// device.
-    pub(crate) fn remove_queue(&self, queue: usize, report: &Report, in_flight_ticks: impl Iterator<Item = u64>) {
+    /// Removes the queue at place `queue`, adds its last report, and takes its pieces out of the device.
+    pub(crate) fn remove_queue(&self, queue: usize, report: &Report, presence: &Arc<Presence>) {
         self.feedback.add(report);
-        in_flight_ticks.enumerate().for_each(|(lane, ticks)| self.leave(lane, ticks));
+        self.presences().retain(|other| !Arc::ptr_eq(other, presence));
+        // If the queue was absent, its work must not be left out any more.
+        self.absent().forget();
+        (0..2).for_each(|lane| self.leave(lane, presence.in_flight_ticks(lane)));
         self.ceilings().remove(queue);
         self.settings.queues.fetch_sub(1, Ordering::Relaxed);
     }

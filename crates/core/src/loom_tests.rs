@@ -463,6 +463,39 @@ fn loom_two_queues_always_finish_and_leave_nothing() {
     });
 }
 
+/// A queue that was absent returns while another counts its work as absent: in every order both end their work, and
+/// nothing is left in any account, nor left out.
+#[test]
+fn loom_an_absent_queue_returns_while_others_count() {
+    const LATE_NS: u64 = 100_000_000;
+    explore_some(2, Some(ORDERS_OF_QUEUES), || {
+        let disk = Arc::new(small_disk());
+        let classes = [40, 10].map(|shares| disk.add_class(GroupId::ROOT, shares).unwrap());
+        let [mut absent, mut present] = [0, 1].map(|_| IoQueue::new(Arc::clone(&disk), QueueConfig::default()));
+        // One of them fills the device.
+        for n in 0..2 {
+            absent.enqueue(1_000, classes[0], Op::Read, 64 << 10, n).unwrap();
+        }
+        let piece = absent.poll_dispatch(1_000).unwrap();
+        assert!(absent.poll_dispatch(1_000).is_none() && disk.is_full());
+        present.enqueue(LATE_NS, classes[1], Op::Read, 4096, 0).unwrap();
+
+        let absent = thread::spawn(move || {
+            let _ = absent.complete(LATE_NS, piece, Outcome::Moved(64 << 10));
+            finish(&mut absent, LATE_NS, 60);
+            absent
+        });
+        let end_ns = finish(&mut present, LATE_NS, 60);
+        assert_eq!(present.queued() + present.in_flight(), 0, "stuck");
+
+        let absent = absent.join().unwrap();
+        assert_eq!(absent.queued() + absent.in_flight(), 0, "stuck");
+        assert_eq!(disk.held_ticks(), 0);
+        let _ = disk.count_absent(end_ns + LATE_NS);
+        assert!(!disk.has_absent());
+    });
+}
+
 /// Two queues of one class: a queue that stops polling with work to do does not stop the other for longer than its
 /// patience.
 #[test]

@@ -57,7 +57,7 @@ use std::sync::Arc;
 use crate::bucket::Tokens;
 use crate::classes::{ClassId, QueueError};
 use crate::clock::AWAY_MAX_NS;
-use crate::disk::{Disk, QUEUES_MAX, Report};
+use crate::disk::{ABSENT_LEAST_NS, Disk, Presence, QUEUES_MAX, Report};
 use crate::qos::Amount;
 use crate::request::{Direction, Op};
 use crate::slots::{NONE, RequestId, Slot, Slots};
@@ -107,11 +107,11 @@ pub struct IoQueue {
     slots: Slots,
     queued: u32,
     in_flight: u32,
-    /// Device time of this queue's pieces in the device, and the number of pieces that take device time.
+    /// Device time of this queue's pieces in the device.
     in_flight_ticks: u64,
-    in_device: u32,
-    /// Time of this queue's pieces in the device: a moving mean, and the shortest.
-    usual_device_ns: u64,
+    /// The same by lane, the number of these pieces, and their usual time there, for the disk's other queues.
+    presence: Arc<Presence>,
+    /// The shortest times of this queue's pieces in the device.
     unloaded: Unloaded,
     /// Whether the last attempt to dispatch found the device full, or no tokens.
     found_full: bool,
@@ -148,7 +148,6 @@ pub struct IoQueue {
 struct Lane {
     tree: Tree,
     carry_fs: u64,
-    in_flight_ticks: u64,
     /// Start of a standstill, in which no class here is eligible and the disk's clock does not move; and that clock.
     standstill: Option<(u64, u64)>,
     /// Overtime: device time that this queue may use before its turn because the queues ahead are absent; and the
@@ -191,13 +190,13 @@ impl IoQueue {
         let lane = |number| Lane {
             tree: Tree::new(fairness, number),
             carry_fs: 0,
-            in_flight_ticks: 0,
             standstill: None,
             overtime_ns: 0,
             overtime_mean: 0,
             stalled_until_ns: 0,
         };
 
+        let presence = Arc::new(Presence::default());
         let mut queue = IoQueue {
             lanes: (0..lanes).map(lane).collect(),
             first_lane: 0,
@@ -214,10 +213,9 @@ impl IoQueue {
             slots: Slots::new(config.max_requests),
             queued: 0,
             in_flight: 0,
-            place: disk.add_queue(),
+            place: disk.add_queue(&presence),
             in_flight_ticks: 0,
-            in_device: 0,
-            usual_device_ns: 0,
+            presence,
             unloaded: Unloaded::new(),
             found_full: false,
             waits_until: [None; 2],
@@ -336,6 +334,7 @@ impl IoQueue {
     fn begin_wait(&mut self, now_ns: u64) {
         (self.polled_ns, self.late_ns) = (now_ns, 0);
         (self.left, self.was_full, self.due_ns) = (None, false, None);
+        self.presence.polls(now_ns, None);
     }
 
     /// Counts a wake-up of `node`, and begins its wait if it has nothing else queued.
@@ -389,6 +388,7 @@ impl IoQueue {
         if self.queued == 0 {
             self.blocked.unblock(now_ns);
             self.wakeup_ns = None;
+            self.presence.polls(now_ns, None);
             self.leave_room_to_others();
             return None;
         }
@@ -401,14 +401,20 @@ impl IoQueue {
             if is_back {
                 self.rejoin();
             }
+            if self.late_ns >= ABSENT_LEAST_NS {
+                self.presence.polls(now_ns, None);
+                if self.disk.has_absent() {
+                    self.disk.count_absent_now(now_ns);
+                }
+            }
         }
 
         let mut stopped_by: Option<Stop> = None;
         // Lanes share the window: the one with less device time in the device comes first. If both have the same, and
         // in modes without a window, they alternate.
         let first = match &self.lanes[..] {
-            [reads, writes] if self.config.mode == Mode::Scheduled => {
-                match reads.in_flight_ticks.cmp(&writes.in_flight_ticks) {
+            [_, _] if self.config.mode == Mode::Scheduled => {
+                match self.presence.in_flight_ticks(0).cmp(&self.presence.in_flight_ticks(1)) {
                     Ordering::Less => 0,
                     Ordering::Greater => 1,
                     Ordering::Equal => self.first_lane,
@@ -429,6 +435,11 @@ impl IoQueue {
                 Ok(None) => {}
                 Err(stop) => stopped_by = Some(stopped_by.map_or(stop, |other| sooner(other, stop))),
             }
+        }
+
+        let is_full = matches!(stopped_by, Some((WaitReason::Depth, _))) && self.config.mode == Mode::Scheduled;
+        if is_full && self.disk.has_several_queues() && self.disk.count_absent(now_ns) {
+            return self.poll_dispatch(now_ns);
         }
 
         let left =
@@ -454,6 +465,7 @@ impl IoQueue {
         let urgent_ns = self.urgent.iter().filter_map(|class| self.urgent_at_ns(*class, now_ns)).min();
         self.wakeup_ns = [stopped_by.and_then(|stop| stop.1), limit_ns, urgent_ns, step_ns].into_iter().flatten().min();
         self.due_ns = self.wakeup_ns;
+        self.presence.polls(now_ns, self.wakeup_ns);
         self.leave_room_to_others();
         None
     }
@@ -626,9 +638,8 @@ impl Drop for IoQueue {
             mode::take_fifos(&mut lane.tree, self.members.len() as u32);
         }
         self.stop_waiting();
-        self.unreported.in_device = self.unreported.in_device.wrapping_sub(u64::from(self.in_device));
-        let in_flight_ticks = self.lanes.iter().map(|lane| lane.in_flight_ticks);
-        self.disk.remove_queue(self.place, &self.unreported.divided(), in_flight_ticks);
+        self.unreported.in_device = self.unreported.in_device.wrapping_sub(self.presence.pieces());
+        self.disk.remove_queue(self.place, &self.unreported.divided(), &self.presence);
     }
 }
 

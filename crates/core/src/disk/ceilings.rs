@@ -76,6 +76,8 @@ impl Ceilings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use crate::disk::{Disk, DiskConfig, Report};
 
     #[test]
@@ -95,7 +97,7 @@ mod tests {
     #[test]
     fn the_window_is_below_what_every_queue_allows() {
         let disk = Disk::new(DiskConfig::default());
-        let queues = [disk.add_queue(), disk.add_queue()];
+        let queues = [(); 2].map(|()| disk.add_queue(&Arc::default()));
         for turn in 1..50 {
             for (queue, outstanding_cap_ns) in [(queues[0], Some(20_000)), (queues[1], None)] {
                 let report = Report {

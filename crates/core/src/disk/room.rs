@@ -12,7 +12,7 @@
 //!
 //! The directions of a duplex disk share the window, but each has room in any case for half of it: work that waits in
 //! the device for the limit of one direction does not keep the other out. So such a device may hold up to half a window
-//! more.
+//! more. The work of queues that are absent does not count (`presence`).
 //!
 //! # Limits
 //! Each queue checks, adds and takes back without a lock: of two that ask at once, one sees the other. In different
@@ -101,7 +101,7 @@ impl Disk {
     pub(crate) fn first_waiter(&self, but: Option<u16>, before: [Option<u64>; 2]) -> Option<u16> {
         let is_full = self.is_full();
         (0..self.waiters.len())
-            .filter(|lane| !is_full || self.is_own_room(self.flow.in_flight(*lane), 0, 0))
+            .filter(|lane| !is_full || self.has_own_room(*lane, 0))
             .find_map(|lane| self.waiters[lane].take_first(but, before[lane]))
     }
 
@@ -117,17 +117,24 @@ impl Disk {
     ) -> Result<(), NoRoom> {
         let in_flight_ticks = self.in_flight_ticks();
         let is_beyond = in_flight_ticks > 0 && in_flight_ticks.saturating_add(ticks) > self.window_ticks();
-        if is_beyond && !self.is_own_room(self.flow.in_flight(lane), ticks, 0) {
+        if is_beyond && !self.has_own_room(lane, ticks) {
             return Err(NoRoom::Device);
         }
         self.tokens_available(now_ns, lane, group, ticks, late_ns).map_err(NoRoom::Tokens)
     }
 
+    /// Returns whether `lane` has room for work of `ticks` because it is a direction of a duplex disk.
+    fn has_own_room(&self, lane: usize, ticks: u64) -> bool {
+        self.config.duplex && self.is_own_room(lane, self.flow.held_ticks(lane), ticks, 0)
+    }
+
     /// Returns whether work of `ticks` would be within the half of the window for which a direction of a duplex disk
-    /// has room in any case, with `in_flight_ticks` of that direction in the device.
-    fn is_own_room(&self, in_flight_ticks: u64, ticks: u64, overdraft_ticks: u64) -> bool {
+    /// has room in any case, with `held_ticks` of that direction in the device.
+    #[inline(never)]
+    fn is_own_room(&self, lane: usize, held_ticks: u64, ticks: u64, overdraft_ticks: u64) -> bool {
+        let in_flight_ticks = held_ticks.saturating_sub(self.absent().ticks(lane));
         let most_ticks = (self.window_ticks() / OWN_PART).saturating_add(overdraft_ticks);
-        self.config.duplex && (in_flight_ticks == 0 || in_flight_ticks.saturating_add(ticks) < most_ticks)
+        in_flight_ticks == 0 || in_flight_ticks.saturating_add(ticks) < most_ticks
     }
 
     /// Returns whether the device holds the window.
@@ -178,27 +185,34 @@ impl Disk {
         looks_first: bool,
         overdraft_ticks: impl Fn() -> u64,
     ) -> bool {
-        let has_room_with = |of_lane: u64, overdraft_ticks: u64| {
-            let in_flight = of_lane.saturating_add(self.flow.in_flight(1 - lane));
-            let window_ticks = self.window_ticks();
-            // An excursion's window exceeds the bound.
-            let most_ticks = || window_ticks.max(self.bound_ticks());
-            in_flight == 0
-                || (in_flight < window_ticks.saturating_add(overdraft_ticks)
-                    && in_flight.saturating_add(ticks) <= most_ticks().saturating_add(overdraft_ticks))
-                || self.is_own_room(of_lane, ticks, overdraft_ticks)
-        };
-
-        let has_room = |of_lane: u64| has_room_with(of_lane, 0) || has_room_with(of_lane, overdraft_ticks());
-        if looks_first && !has_room(self.flow.in_flight(lane)) {
-            return false;
+        let has_room = |of_lane: u64, overdraft_ticks: u64| self.fits(lane, of_lane, ticks, overdraft_ticks);
+        if looks_first {
+            let of_lane = self.flow.held_ticks(lane);
+            if !has_room(of_lane, 0) && !has_room(of_lane, overdraft_ticks()) {
+                return false;
+            }
         }
 
-        let entered = has_room(self.flow.in_flight_ticks[lane].fetch_add(ticks, Ordering::Relaxed));
+        let of_lane = self.flow.in_flight_ticks[lane].fetch_add(ticks, Ordering::Relaxed);
+        let entered = has_room(of_lane, 0) || has_room(of_lane, overdraft_ticks());
         if !entered {
             self.leave(lane, ticks);
         }
         entered
+    }
+
+    /// Returns whether work of `ticks` in `lane`, of which the device holds `of_lane`, has room with this overdraft.
+    #[inline(always)]
+    fn fits(&self, lane: usize, of_lane: u64, ticks: u64, overdraft_ticks: u64) -> bool {
+        let held_ticks = of_lane.saturating_add(self.flow.held_ticks(1 - lane));
+        let (window_ticks, absent_ticks) = (self.window_ticks(), self.absent().all_ticks());
+        let more_ticks = absent_ticks.saturating_add(overdraft_ticks);
+        // An excursion's window exceeds the bound.
+        let most_ticks = || window_ticks.max(self.bound_ticks());
+        held_ticks <= absent_ticks
+            || (held_ticks < window_ticks.saturating_add(more_ticks)
+                && held_ticks.saturating_add(ticks) <= most_ticks().saturating_add(more_ticks))
+            || (self.config.duplex && self.is_own_room(lane, of_lane, ticks, overdraft_ticks))
     }
 
     /// Adds work that is in the device already, whatever the room.

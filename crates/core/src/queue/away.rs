@@ -48,7 +48,7 @@ impl IoQueue {
         }
 
         // Of queues that were absent together, each reports its part.
-        let part = if ticks == 0 { 1.0 } else { own_ticks as f64 / ticks as f64 };
+        let part = if ticks == 0 { 1.0 } else { (own_ticks as f64 / ticks as f64).min(1.0) };
         self.unreported.dry_ns = self.unreported.dry_ns.saturating_add((dry_ns * part) as u64);
         self.unreported.longest_away_ns = self.unreported.longest_away_ns.max(away_ns);
         // Completions until the next poll count as held back by the window, which was full before.

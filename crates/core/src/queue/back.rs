@@ -62,7 +62,7 @@ impl IoQueue {
 
         self.leave_device(&piece);
         if piece.ticks > 0 {
-            self.usual_device_ns = self.usual_device_ns - self.usual_device_ns / 16 + device_ns / 16;
+            self.presence.note_time(device_ns);
             self.tell_controller(now_ns, &piece, seen_ns, late_ns);
             let lane = &mut self.lanes[usize::from(piece.lane)];
             // A stall counts once, not for each piece that it delayed.
@@ -100,9 +100,7 @@ impl IoQueue {
             tokens = self.disk.tokens_of(usize::from(piece.lane), piece.op, len_bytes, ticks);
             self.disk.buckets(usize::from(piece.buckets)).take_into_debt(now_ns, tokens);
             self.disk.enter(usize::from(piece.lane), ticks);
-            lane.in_flight_ticks += ticks;
-            self.in_flight_ticks += ticks;
-            self.count_in_device(ticks);
+            self.count_in_device(usize::from(piece.lane), ticks);
         }
 
         let member = &mut self.members[piece.class as usize];

@@ -192,9 +192,7 @@ impl IoQueue {
     pub(super) fn has_entered(&mut self, lane: usize, ticks: u64, carry_fs: u64, from: (usize, Tokens)) -> Passed {
         self.found_full = false;
         self.lanes[lane].carry_fs = carry_fs;
-        self.lanes[lane].in_flight_ticks += ticks;
-        self.in_flight_ticks += ticks;
-        self.count_in_device(ticks);
+        self.count_in_device(lane, ticks);
         self.disk.note_piece(ticks);
         Passed { ticks, buckets: from.0 as u16, tokens: from.1 }
     }
@@ -218,7 +216,7 @@ impl IoQueue {
     /// enough of the work in the device is of that direction.
     pub(super) fn note_full_window(&mut self, lane: usize) {
         self.unreported.window_blocks += 1;
-        let has_part = self.lanes[lane].in_flight_ticks.saturating_mul(DIRECTION_PART) >= self.in_flight_ticks;
+        let has_part = self.presence.in_flight_ticks(lane).saturating_mul(DIRECTION_PART) >= self.in_flight_ticks;
         self.unreported.lanes[lane].window_blocks += u64::from(has_part);
     }
 
@@ -249,10 +247,11 @@ impl IoQueue {
     /// Returns the wait before this queue, at its turn in `lane`, retries a full device; `None` if a completion of its
     /// own will poll it. Completions of other queues do not, and pieces of the other direction may be stalled.
     pub(super) fn retry_full_ns(&self, lane: usize) -> Option<u64> {
-        if self.lanes[lane].in_flight_ticks == 0 {
+        if self.presence.in_flight_ticks(lane) == 0 {
             return Some(FULL_DEVICE_TURN_NS);
         }
-        let others_ticks = self.disk.in_flight_ticks().saturating_sub(self.in_flight_ticks);
+        // Those of absent queues count: while the device stands still, this queue must not seem absent itself.
+        let others_ticks = self.disk.held_ticks().saturating_sub(self.in_flight_ticks);
         match (self.in_flight, others_ticks) {
             (_, 0) => None,
             (1, _) => Some(self.retry_ns(self.retries())),
@@ -282,25 +281,26 @@ impl IoQueue {
         if self.any_limits {
             return FULL_DEVICE_RETRY_NS;
         }
-        (self.usual_device_ns / retries).clamp(FULL_DEVICE_RETRY_NS, SLOW_DEVICE_RETRY_NS)
+        (self.presence.usual_device_ns() / retries).clamp(FULL_DEVICE_RETRY_NS, SLOW_DEVICE_RETRY_NS)
     }
 
     /// Removes a piece from the device's account.
     pub(super) fn leave_device(&mut self, piece: &Dispatch) {
-        self.disk.leave(usize::from(piece.lane), piece.ticks);
-        self.in_flight_ticks -= piece.ticks;
-        self.lanes[usize::from(piece.lane)].in_flight_ticks -= piece.ticks;
+        let lane = usize::from(piece.lane);
+        self.disk.leave(lane, piece.ticks);
         if piece.ticks > 0 {
+            self.in_flight_ticks -= piece.ticks;
+            self.presence.remove(lane, piece.ticks);
             self.has_left = true;
-            self.in_device -= 1;
             self.unreported.in_device = self.unreported.in_device.wrapping_sub(1);
         }
     }
 
-    /// Counts a piece of `ticks` as in the device if it takes device time.
-    pub(super) fn count_in_device(&mut self, ticks: u64) {
+    /// Counts a piece of `ticks` as in the device.
+    pub(super) fn count_in_device(&mut self, lane: usize, ticks: u64) {
         if ticks > 0 {
-            self.in_device += 1;
+            self.in_flight_ticks += ticks;
+            self.presence.add(lane, ticks);
             self.unreported.in_device = self.unreported.in_device.wrapping_add(1);
         }
     }

@@ -187,7 +187,8 @@ mod tests {
 
         for queue in &queues {
             assert_eq!((queue.queued(), queue.in_flight()), (0, 0));
-            assert!(queue.lanes.iter().all(|lane| lane.tree.clock(ROOT).queues() == 0 && lane.in_flight_ticks == 0));
+            assert!(queue.lanes.iter().all(|lane| lane.tree.clock(ROOT).queues() == 0));
+            assert_eq!((queue.in_flight_ticks, queue.presence.pieces()), (0, 0));
         }
         assert_eq!(disk.in_flight_ns(), 0);
         (went, ended)

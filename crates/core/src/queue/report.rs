@@ -48,7 +48,7 @@ impl IoQueue {
         report.latency_ns = report.latency_ns.saturating_add(seen_ns.min(clip_ns));
         report.late_ns = report.late_ns.saturating_add(late_ns.min(clip_ns));
 
-        if self.unreported.outstanding_cap_ns.is_some() && self.in_device == 0 && self.queued() == 0 {
+        if self.unreported.outstanding_cap_ns.is_some() && self.presence.pieces() == 0 && self.queued() == 0 {
             // Without work, the classes of this queue no longer bound the window.
             self.unreported.outstanding_cap_ns = None;
             self.report_now(now_ns);
@@ -60,7 +60,7 @@ impl IoQueue {
         if self.unreported.completions < report_completions(queues)
             && now_ns.saturating_sub(self.reported_ns) < REPORT_NS
         {
-            if self.in_device == 0 && self.unreported.in_device != 0 && self.disk.has_several_queues() {
+            if self.presence.pieces() == 0 && self.unreported.in_device != 0 && self.disk.has_several_queues() {
                 // The next report may be far off, and the pieces in the device are counted over all queues.
                 self.disk.count_left(std::mem::take(&mut self.unreported.in_device));
             }

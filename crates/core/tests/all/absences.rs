@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::common::{KIB, MS, Random, S, queue_of, usual};
 use crate::reference::shards::Shards;
 use crate::seeds;
-use plimsoll_core::{ClassId, Disk, DiskConfig, GroupId, IoQueue, Op, Outcome, QueueConfig, WaitReason};
+use plimsoll_core::{ClassId, ControlConfig, Disk, DiskConfig, GroupId, IoQueue, Op, Outcome, QueueConfig, WaitReason};
 
 const LENGTHS: [u32; 2] = [16 * KIB, 64 * KIB];
 
@@ -102,6 +102,54 @@ fn nothing_is_paid_for_the_time_of_one_that_was_away() {
         (0..64).for_each(|_| world.send(loads[1]));
         let parts = parts(&mut world, &loads);
         assert!(parts.iter().all(|part| (0.45..0.55).contains(part)), "one class {is_one_class}: {parts:?}");
+    }
+}
+
+/// Regression: what a shard that hangs had in the device kept its room until it was back. At most of 40 moments that was
+/// the whole window, and the others had nothing.
+#[test]
+fn what_a_shard_that_hangs_has_in_the_device_keeps_no_room() {
+    for control in [ControlConfig::OFF, ControlConfig::default()] {
+        for moment in 0..40 {
+            let mut world = Shards::new(DiskConfig { control, ..usual() }, 4);
+            let mut loads = Vec::new();
+            for (shard, shares) in [10_000, 100, 100, 100].into_iter().enumerate() {
+                let class = world.class(shares);
+                loads.push(backlog(&mut world, shard, class));
+            }
+            world.run_for(100 * MS + moment * 37_000);
+            world.sleep(0, S);
+            let others = &parts(&mut world, &loads)[1..];
+            assert!(others.iter().sum::<f64>() > 0.95, "moment {moment}: {others:?}");
+            world.run_for(100 * MS);
+            world.drain();
+        }
+    }
+}
+
+/// What a device that stands still holds does not make room for more: its queues are not absent while they ask to be
+/// polled, and others only once.
+#[test]
+fn a_device_that_stands_still_is_given_no_more() {
+    // Outstanding requests of the first three shards and of the last.
+    for (control, few, many) in [
+        (ControlConfig::OFF, 64, 64),
+        (ControlConfig::default(), 64, 64),
+        (ControlConfig::OFF, 4, 4),
+        (ControlConfig::OFF, 8, 64),
+        (ControlConfig::default(), 1, 64),
+    ] {
+        let mut world = Shards::new(DiskConfig { control, ..usual() }, 4);
+        for (shard, outstanding) in [few, few, few, many].into_iter().enumerate() {
+            let class = world.class(100);
+            world.backlog(shard, class, Op::Read, &[16 * KIB], outstanding);
+        }
+        world.run_for(100 * MS);
+        world.stall(S);
+        world.run_for(999 * MS);
+        let (held_ns, bound_ns) = (world.held_ns(), world.disk.bound_ns());
+        let most_ns = if few < many { 2 * bound_ns } else { bound_ns };
+        assert!(held_ns <= most_ns, "{few} and {many} outstanding: {held_ns} ns, with a bound of {bound_ns}");
     }
 }
 

@@ -129,7 +129,7 @@ fn a_queue_looks_again_when_the_work_of_another_fills_the_device() {
     }
     let pieces: Vec<_> = std::iter::from_fn(|| queues[0].poll_dispatch(S)).collect();
     assert!(!pieces.is_empty() && queues[0].queued() > 0);
-    let later_ns = 2 * S;
+    let later_ns = S + MS;
     queues[1].enqueue(later_ns, class, Op::Read, 4 * KIB, 0).unwrap();
     assert!(queues[1].poll_dispatch(later_ns).is_none());
     assert_eq!(queues[1].next_wakeup(), Some(later_ns + 20 * US));

@@ -165,6 +165,18 @@ impl Shards {
         self.shards[shard].must_poll = true;
     }
 
+    /// The device stands still for `for_ns`, with all that it holds.
+    pub(crate) fn stall(&mut self, for_ns: u64) {
+        let held = std::mem::take(&mut self.in_device);
+        self.in_device = held.into_iter().map(|((at_ns, sent), piece)| ((at_ns + for_ns, sent), piece)).collect();
+        self.free_fs = self.free_fs.max(u128::from(self.now_ns) * 1_000_000) + u128::from(for_ns) * 1_000_000;
+    }
+
+    /// The work that the device has not completed, whatever the disk's account says.
+    pub(crate) fn held_ns(&self) -> u64 {
+        self.in_device.values().map(|(_, piece)| piece.cost().as_fs() / 1_000_000).sum()
+    }
+
     /// Something that concerns all queues has changed.
     pub(crate) fn poll_all(&mut self) {
         self.shards.iter_mut().for_each(|shard| shard.must_poll = true);
