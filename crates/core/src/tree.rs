@@ -567,15 +567,21 @@ impl Node {
     }
 }
 
-/// K = ln(total) + t/tau as an ordered integer; 0 is a total of zero. 50 years at tau = 100 ms are 2^34 tau.
-const K_SCALE: f64 = (1u64 << 28) as f64;
+/// K = ln(total) + t/tau as an ordered integer, in units of 1/`scale`; 0 is a total of zero.
 const K_BIAS: f64 = 1024.0;
 
+/// Returns the units of K in a time constant: 2^28, or fewer if it is so short that K would otherwise grow by more than 4
+/// in a nanosecond. Keys of up to 73 years are then compared rightly.
+fn scale(tau_ns: u64) -> f64 {
+    (4u64 << tau_ns.ilog2().min(26)) as f64
+}
+
 fn decayed(key: u64, add: f64, now_ns: u64, tau_ns: u64) -> u64 {
-    let elapsed = now_ns as f64 / tau_ns.max(1) as f64;
-    let old_total = if key == 0 { 0.0 } else { math::exp(key as f64 / K_SCALE - K_BIAS - elapsed) };
+    let tau_ns = tau_ns.max(1);
+    let (elapsed, scale) = (now_ns as f64 / tau_ns as f64, scale(tau_ns));
+    let old_total = if key == 0 { 0.0 } else { math::exp(key as f64 / scale - K_BIAS - elapsed) };
     let k = math::ln(old_total + add) + elapsed;
-    ((k + K_BIAS) * K_SCALE) as u64
+    ((k + K_BIAS) * scale) as u64
 }
 
 #[cfg(test)]
@@ -588,16 +594,22 @@ mod tests {
         let one = decayed(0, 1.0, 0, tau_ns);
         let later = decayed(one, 1.0, tau_ns, tau_ns);
         // 1/e + 1 at t = tau.
-        let total = math::exp(later as f64 / K_SCALE - K_BIAS - 1.0);
+        let total = math::exp(later as f64 / scale(tau_ns) - K_BIAS - 1.0);
         assert!((total - 1.367_879_441).abs() < 1e-6, "{total}");
     }
 
     #[test]
     fn decay_orders_after_fifty_years() {
-        let tau_ns = 100_000_000;
-        let now_ns = 50 * 366 * 86_400 * 1_000_000_000;
-        let small = decayed(0, 1.0 / 100.0, now_ns, tau_ns);
-        let large = decayed(0, 1.0 / 10.0, now_ns, tau_ns);
-        assert!(is_before(small, large) && is_before(decayed(small, 1.0 / 100.0, now_ns, tau_ns), large));
+        // With 1 ms, totals were at the end of their range after two years, and no total was less than another.
+        for tau_ns in [100_000, 1_000_000, 100_000_000, 10_000_000_000] {
+            for years in [1, 2, 5, 50] {
+                let now_ns = years * 366 * 86_400 * 1_000_000_000;
+                let small = decayed(0, 1.0 / 100.0, now_ns, tau_ns);
+                let large = decayed(0, 1.0 / 10.0, now_ns, tau_ns);
+                let what = format!("{years} years, {tau_ns} ns");
+                assert!(is_before(0, small) && is_before(small, large), "{what}: {small} {large}");
+                assert!(is_before(decayed(small, 1.0 / 100.0, now_ns, tau_ns), large), "{what}");
+            }
+        }
     }
 }
