@@ -63,6 +63,20 @@ impl Limits {
     fn rates(&self) -> [Rate; 6] {
         [self.iops, self.bandwidth, self.read_iops, self.read_bandwidth, self.write_iops, self.write_bandwidth]
     }
+
+    /// Returns the factor by which the wait for a booked place gets longer when the limits become `new`. `None` if `new`
+    /// limits a rate that was unlimited, of which nothing has been booked.
+    pub(crate) fn stretch(&self, new: &Limits) -> Option<f64> {
+        let mut most = 0.0_f64;
+        for (old, new) in self.rates().into_iter().zip(new.rates()) {
+            match (old.get(), new.get()) {
+                (Some(old), Some(new)) => most = most.max(old as f64 / new as f64),
+                (None, Some(_)) => return None,
+                (_, None) => {}
+            }
+        }
+        Some(most)
+    }
 }
 
 impl Default for Limits {
@@ -385,7 +399,7 @@ impl Tags {
     }
 
     /// Takes over the use of the limits from before the last change, once. Two queues that race set the same value.
-    fn take_over(&self, now_ns: u64) {
+    pub(crate) fn take_over(&self, now_ns: u64) {
         let Some(inherited) = &self.inherited else { return };
         if inherited.is_done.load(Ordering::Acquire) == 1 {
             return;

@@ -68,7 +68,7 @@ use crate::units::Cost;
 use away::Left;
 use config::fairness;
 pub use config::{DECAY_TAU_NS, Mode, QueueConfig, depth_of_queue};
-use member::{Backlog, CameBack, Kind, Member, NOT_PARKED};
+use member::{Backlog, CameBack, Kind, Member, MovedPlace, NOT_PARKED};
 pub use piece::{CANCELLED, Cancel, Dispatch, Failure, Finished, Outcome, Progress, Stopped};
 use unloaded::Unloaded;
 use urgent::Place;
@@ -100,6 +100,8 @@ pub struct IoQueue {
     places: [Place; LEVELS],
     /// Nodes at a limit: end of the wait, lane, node.
     parked: BinaryHeap<Reverse<(u64, u8, u32)>>,
+    /// Places that nodes have booked at limits that have changed since.
+    moved: Vec<MovedPlace>,
     /// Nodes that a change of the classes has unparked since the last poll.
     unparked: Vec<u32>,
     /// Requests that ended because their class was removed.
@@ -208,6 +210,7 @@ impl IoQueue {
             levels: Vec::new(),
             places: Default::default(),
             parked: BinaryHeap::new(),
+            moved: Vec::new(),
             unparked: Vec::new(),
             cancelled: Vec::new(),
             slots: Slots::new(config.max_requests),

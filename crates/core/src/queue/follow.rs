@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use super::member::MovedPlace;
 use super::{IoQueue, Kind, Member, Stopped};
 use crate::classes::{self, ClassId, QueueError, Row};
 use crate::clock;
@@ -70,17 +71,21 @@ impl IoQueue {
 
     /// Unparks the nodes whose waits a change may have shortened, as all waits without a booked place. A booked place
     /// stays where it is, unless the node's limits or the disk's latency targets have changed: otherwise each change of
-    /// shares would bring a request forward.
+    /// shares would bring a request forward. If the limits have changed it moves: booked anew, it would be paid twice.
     fn unpark_changed(&mut self, rows: &[Row], has_same_targets: bool) {
         let mut kept = Vec::new();
         while let Some(Reverse((until_ns, lane, node))) = self.parked.pop() {
             let (member, row) = (&self.members[node as usize], &rows[node as usize]);
-            let is_same = row.kind != classes::Kind::Removed
-                && row.generation == member.generation
-                && row.qos.limits == member.qos.limits;
-            if has_same_targets && is_same && member.credit.iter().any(|credit| !credit.is_nothing()) {
+            let is_there = row.kind != classes::Kind::Removed && row.generation == member.generation;
+            let has_place = is_there && member.credit.iter().any(|credit| !credit.is_nothing());
+            let is_same = row.qos.limits == member.qos.limits;
+            if has_same_targets && has_place && is_same {
                 kept.push(Reverse((until_ns, lane, node)));
             } else {
+                let stretch = member.qos.limits.stretch(&row.qos.limits).filter(|_| has_place && !is_same);
+                let until_ns = until_ns.saturating_add(member.qos.limits.burst_ns);
+                let burst_ns = row.qos.limits.burst_ns;
+                self.moved.extend(stretch.map(|stretch| MovedPlace { node, until_ns, stretch, burst_ns }));
                 self.unpark(usize::from(lane), node);
                 self.unparked.push(node);
             }
@@ -116,7 +121,7 @@ impl IoQueue {
         }
 
         self.lanes.iter_mut().for_each(|lane| lane.tree.set_shares(at, row.effective_shares(), shares_clocks));
-        if member.qos.limits != row.qos.limits {
+        if member.qos.limits != row.qos.limits && self.moved.iter().all(|place| place.node != at) {
             member.credit = Default::default();
         }
         member.qos.clone_from(&row.qos);
@@ -142,6 +147,7 @@ impl IoQueue {
     pub(super) fn forget(&mut self, node: u32) {
         self.lanes.iter_mut().for_each(|lane| lane.tree.take_out(node));
         self.members[node as usize].kind = Kind::Leaving;
+        self.moved.retain(|place| place.node != node);
         self.free_if_left(node);
     }
 

@@ -78,6 +78,25 @@ pub(super) struct Backlog {
     pub(super) is_small: bool,
 }
 
+/// A place that node `node` has booked, and that moves because its limits have changed: the end of the wait before the
+/// change, had there been no burst; the factor by which the rest of that wait gets longer; and the burst now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MovedPlace {
+    pub(super) node: u32,
+    pub(super) until_ns: u64,
+    pub(super) stretch: f64,
+    pub(super) burst_ns: u64,
+}
+
+impl MovedPlace {
+    /// Returns when the rest of the wait from `now_ns` ends, if it has not ended yet.
+    pub(super) fn ends_ns(self, now_ns: u64) -> Option<u64> {
+        let rest_ns = (self.until_ns.saturating_sub(now_ns) as f64 * self.stretch) as u64;
+        let wait_ns = rest_ns.saturating_sub(self.burst_ns);
+        (wait_ns > 0).then(|| now_ns.saturating_add(wait_ns))
+    }
+}
+
 /// The end of a node's wait for a limit: it was polled at `at_ns`, and could have been dispatched at `due_ns`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CameBack {

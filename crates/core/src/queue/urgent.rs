@@ -137,6 +137,10 @@ impl IoQueue {
         let amount = self.next_amount(lane, pick.class);
         let mut at = pick.class;
         loop {
+            if let Some(until_ns) = self.moved_until(now_ns, at) {
+                self.park(now_ns, lane, at, until_ns);
+                return true;
+            }
             let member = &mut self.members[at as usize];
             if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_limits()) {
                 let credit = &mut member.credit[amount.direction as usize];
@@ -157,6 +161,16 @@ impl IoQueue {
             }
             at = self.lanes[lane].tree.parent(at);
         }
+    }
+
+    /// Returns the end of the wait for a place that `node` had booked before its limits changed, once for each place.
+    fn moved_until(&mut self, now_ns: u64, node: u32) -> Option<u64> {
+        let at = self.moved.iter().position(|place| place.node == node)?;
+        if let Some(tags) = &self.members[node as usize].tags {
+            // The other places move as of the same time.
+            tags.take_over(now_ns);
+        }
+        self.moved.swap_remove(at).ends_ns(now_ns)
     }
 
     /// Parks a node in one lane until `until_ns`.
