@@ -10,7 +10,7 @@
 //! free place and is *parked* until then, while its siblings continue; queues that wait for one limit take turns. A
 //! reservation is due while its tag is not after the present. The class is then served first, smallest tag first, as in
 //! mClock's constraint phase (Gulati et al. 2010). Any service advances the tag, so a class gets the larger of its
-//! reservation and its share.
+//! reservation and its share. That of a group is for whichever of its classes ask; between these, shares decide.
 //!
 //! When a limit changes, the part of its burst already used stays used, in requests or bytes.
 //!
@@ -18,8 +18,9 @@
 //! A poll up to 1 ms late loses nothing of a limit; of a longer delay, the part beyond that is lost. If several queues
 //! wait for one limit, each may be late for the place that it has booked, so up to one request per queue is sent at
 //! once, not one in all; in the long run the rate is exact. Requests of a class keep their order: a write that waits
-//! for a write limit holds back the reads of its class behind it. Of a group only the limits count: its reservation,
-//! latency target and longest waits are ignored here; `plimsoll`'s registry of classes refuses them.
+//! for a write limit holds back the reads of its class behind it. Of a group only limits and reservation count, of the
+//! root only limits: latency target and longest waits are ignored here. `plimsoll`'s registry of classes gives groups
+//! only limits, and refuses the rest; it uses the reservation of a group for a class of several shards.
 //!
 //! # Example
 //! ```

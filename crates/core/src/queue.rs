@@ -91,7 +91,7 @@ pub struct IoQueue {
     members: Vec<Member>,
     /// Epoch of the disk's table of classes when it was last read.
     epoch: u64,
-    /// Classes with a reservation or a longest wait.
+    /// Classes and groups with a reservation, and classes with a longest wait.
     urgent: Vec<u32>,
     any_limits: bool,
     any_targets: bool,
@@ -351,8 +351,8 @@ impl IoQueue {
             let was_idle = is_first && member.stats.in_flight == 0;
             let is_guest = was_idle || member.backlog.is_small;
             self.unreported.wakeups += u64::from(is_guest && self.disk.is_full());
-            if let (true, true, Some(tags)) = (is_first, member.qos.has_reservation(), &member.tags) {
-                tags.begin_reservations(self.disk.reserved_time(now_ns));
+            if !self.urgent.is_empty() {
+                self.begin_reservations(now_ns, node);
             }
         }
     }

@@ -104,8 +104,9 @@ pub(crate) enum Turn {
     Continued,
     /// Its age; it pays with its shares.
     Aged,
-    /// A reservation. If its shares would have given it the turn too, it pays; otherwise its clocks do not move.
-    Reserved { pays: bool },
+    /// The reservation of `node`: the class or a group above it. If its shares would have given `node` the turn too, it
+    /// pays; otherwise only clocks below `node` move.
+    Reserved { node: u32, pays: bool },
 }
 
 /// A piece that a class is charged for.
@@ -322,12 +323,26 @@ impl Tree {
             || shared.may_follow(self.clock(child).own())
     }
 
-    /// Returns whether shares alone would let `class` be served now.
-    pub(crate) fn is_due_by_shares(&self, class: u32) -> bool {
+    /// Returns the class of this queue that is first at or below `node`; `None` if none there has work.
+    pub(crate) fn first_below(&mut self, node: u32) -> Option<u32> {
+        let mut at = node;
+        while self.is_group(at) {
+            at = self.top_child(at)?;
+        }
+        Some(at)
+    }
+
+    /// Returns the number of children of `at` with work that no limit holds back; 0 for a class.
+    pub(crate) fn active_children(&self, at: u32) -> u32 {
+        if self.is_group(at) { self.group(at).active_children } else { 0 }
+    }
+
+    /// Returns whether shares alone would let the class or group `node` be served now.
+    pub(crate) fn is_due_by_shares(&self, node: u32) -> bool {
         if matches!(self.fairness, Fairness::Decaying { .. }) {
             return true;
         }
-        let mut at = class;
+        let mut at = node;
 
         while at != ROOT {
             let parent = self.node(at).parent;
@@ -444,12 +459,9 @@ impl Tree {
             node.local = node.local.wrapping_add(clock::units(cost, 1.0));
             node.shared[lane].advance_class(cost, &mut node.carry);
         }
-        if turn == (Turn::Reserved { pays: false }) {
-            return;
-        }
-
+        let top = if let Turn::Reserved { node, pays: false } = turn { node } else { ROOT };
         let mut at = class;
-        while at != ROOT {
+        while at != top {
             let parent = self.node(at).parent;
             let Ok([node, above]) = self.nodes.get_disjoint_mut([at as usize, parent as usize]) else { return };
             let clock = &node.shared[lane];

@@ -117,15 +117,10 @@ impl Node {
         let Some(id) = self.id() else { return };
         let _ = disk.set_qos(id, qos);
         if let Node::PerShard(_, classes) = self {
-            // Limits hold at the group; reservations are divided over the classes.
-            let n = classes.len() as u64;
-            let reservation = Reservation {
-                iops: qos.reservation.iops.div_ceil(n),
-                bandwidth: qos.reservation.bandwidth.div_ceil(n),
-            };
-            let part = Qos { limits: Limits::default(), reservation, ..qos };
+            // Limits and the reservation hold at the group, whichever shards ask.
+            let each = Qos { limits: Limits::default(), reservation: Reservation::default(), ..qos };
             for class in classes {
-                let _ = disk.set_qos(*class, part);
+                let _ = disk.set_qos(*class, each);
             }
         }
     }
@@ -366,5 +361,29 @@ impl DiskQueue {
                 let _ = self.queue.reset_class_stats(id);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use plimsoll_core::DiskConfig;
+
+    use super::*;
+
+    /// Each shard had a part, which was lost where only some of them asked.
+    #[test]
+    fn what_a_class_of_several_shards_has_reserved_is_for_those_that_ask() {
+        let disk = Disk::new(DiskConfig::default());
+        let reservation = Reservation { iops: 1_000, bandwidth: 10_000_000 };
+        let qos = Qos { reservation, max_wait_ns: Some(5), ..Qos::default() };
+        let info =
+            ClassInfo { name: Arc::from("log"), parent: None, shares: 100, qos, is_group: false, removed: false };
+        let nodes = DiskClasses::default().follow(&disk, 1, &[info], 4);
+        let [Node::PerShard(group, of_shards)] = &nodes[..] else { panic!("it is divided over the shards") };
+        assert_eq!(disk.qos(*group).unwrap().reservation, reservation);
+        let each = of_shards.iter().map(|class| disk.qos(*class).unwrap());
+        assert_eq!(each.collect::<Vec<_>>(), [Qos { reservation: Reservation::default(), ..qos }; 4],);
     }
 }

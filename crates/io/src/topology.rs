@@ -55,9 +55,7 @@ pub struct DiskSetup {
     pub config: DiskConfig,
     /// The initial mode; [`Topology::set_mode`] changes it.
     pub mode: DiskMode,
-    /// Number of I/O queues; `None` for one per shard. With fewer, each shard has an equal part of a class's
-    /// reservation, and requests of a [`File`](crate::File) that any shard may serve use only the parts of the shards
-    /// with a queue.
+    /// Number of I/O queues; `None` for one per shard.
     pub num_io_queues: Option<u16>,
     /// Most requests in one I/O queue, at least 1.
     pub max_requests: u32,

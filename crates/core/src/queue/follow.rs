@@ -64,8 +64,13 @@ impl IoQueue {
             }
         });
 
-        let members = || self.members.iter().enumerate().filter(|(_, m)| m.kind == Kind::Class);
-        self.urgent = members().filter(|(_, m)| m.qos.may_be_urgent()).map(|(at, _)| at as u32).collect();
+        let may_be_urgent = |(at, member): (usize, &Member)| match member.kind {
+            Kind::Class => member.qos.may_be_urgent(),
+            Kind::Group => at as u32 != ROOT && member.qos.has_reservation(),
+            Kind::Free | Kind::Leaving => false,
+        };
+        let urgent = (0..self.members.len()).filter(|at| may_be_urgent((*at, &self.members[*at])));
+        self.urgent = urgent.map(|at| at as u32).collect();
         self.any_limits = self.members.iter().any(|m| m.qos.has_limits());
     }
 

@@ -45,20 +45,22 @@ impl Place {
 }
 
 impl IoQueue {
-    /// Returns the class that has been due longest, by its reservation or by the age of its oldest request.
+    /// Returns the class that has been due longest, by the age of its oldest request, or by a reservation of its own or
+    /// of a group above.
     #[inline(never)]
     pub(super) fn urgent_pick(&mut self, now_ns: u64, lane: usize) -> Option<Pick> {
         if self.config.mode == Mode::Drain {
             return None;
         }
-        let due = |class: &&u32| {
-            let runs = self.lanes[lane].tree.can_run(**class);
-            runs.then(|| self.due_since_ticks(**class, lane, now_ns)).flatten()
+        let due = |node: &&u32| {
+            let runs = self.lanes[lane].tree.can_run(**node);
+            runs.then(|| self.due_since_ticks(**node, lane, now_ns)).flatten()
         };
-        let candidates = self.urgent.iter().filter_map(|class| due(&class).map(|(tick, aged)| (tick, *class, aged)));
-        let (_, class, aged) = candidates.min()?;
-        let tree = &self.lanes[lane].tree;
-        let turn = if aged { Turn::Aged } else { Turn::Reserved { pays: tree.is_due_by_shares(class) } };
+        let candidates = self.urgent.iter().filter_map(|node| due(&node).map(|(tick, aged)| (tick, *node, aged)));
+        let (_, node, aged) = candidates.min()?;
+        let tree = &mut self.lanes[lane].tree;
+        let class = tree.first_below(node)?;
+        let turn = if aged { Turn::Aged } else { Turn::Reserved { node, pays: tree.is_due_by_shares(node) } };
         Some(Pick { class, turn, is_early: false })
     }
 
@@ -82,15 +84,15 @@ impl IoQueue {
         places.filter_map(|(level, place)| place.book(self.disk.targets(), level, ticks, now_ns)).max()
     }
 
-    /// Returns the tick since which `class` is due before its turn, and whether its age is the reason.
-    pub(super) fn due_since_ticks(&self, class: u32, lane: usize, now_ns: u64) -> Option<(u64, bool)> {
-        let member = &self.members[class as usize];
+    /// Returns the tick since which a class or group is due before its turn, and whether its age is the reason.
+    pub(super) fn due_since_ticks(&self, node: u32, lane: usize, now_ns: u64) -> Option<(u64, bool)> {
+        let member = &self.members[node as usize];
         let reserved = member
             .tags
             .as_ref()
             .and_then(|tags| tags.reservation_due(&member.qos.reservation, self.disk.reserved_time(now_ns)));
         let may_age = self.disk.aged_again_ns() <= now_ns;
-        let aged = self.aged_at_ns(class, lane).filter(|at_ns| may_age && *at_ns <= now_ns);
+        let aged = self.aged_at_ns(node, lane).filter(|at_ns| may_age && *at_ns <= now_ns);
         match (reserved, aged) {
             (Some(tick), _) => Some((tick, false)),
             (None, Some(at_ns)) => Some((at_ns.saturating_mul(TICKS_PER_NS), true)),
@@ -106,17 +108,36 @@ impl IoQueue {
         Some(self.slots.get(head).enqueued_ns.saturating_add(most_ns))
     }
 
-    /// Returns when `class` will be due before its turn, if that is after `now_ns`.
-    pub(super) fn urgent_at_ns(&self, class: u32, now_ns: u64) -> Option<u64> {
-        let member = &self.members[class as usize];
-        if member.stats.queued == 0 {
+    /// Returns when a class or group will be due before its turn, if that is after `now_ns`.
+    pub(super) fn urgent_at_ns(&self, node: u32, now_ns: u64) -> Option<u64> {
+        let member = &self.members[node as usize];
+        if member.stats.queued == 0 && self.active_children(node) == 0 {
             return None;
         }
         let time = self.disk.reserved_time(now_ns);
         let reserved = member.tags.as_ref().and_then(|tags| tags.reservation_next_ns(&member.qos.reservation, time));
-        let aged = (0..self.lanes.len()).filter_map(|lane| self.aged_at_ns(class, lane));
+        let aged = (0..self.lanes.len()).filter_map(|lane| self.aged_at_ns(node, lane));
         let aged = aged.map(|at_ns| at_ns.max(self.disk.aged_again_ns()));
         reserved.into_iter().chain(aged).filter(|at_ns| *at_ns > now_ns).min()
+    }
+
+    /// Returns the number of children of a group with work that no limit holds back, in all lanes.
+    fn active_children(&self, node: u32) -> u32 {
+        self.lanes.iter().map(|lane| lane.tree.active_children(node)).sum()
+    }
+
+    /// Restarts the reservations of `class`, which has just woken up, and of the groups above that woke up with it.
+    #[inline(never)]
+    pub(super) fn begin_reservations(&self, now_ns: u64, class: u32) {
+        let is_first = |node| self.lanes.iter().all(|lane| lane.tree.clock(node).queues() <= 1);
+        let mut at = class;
+        while at != ROOT && is_first(at) && self.active_children(at) <= 1 {
+            let member = &self.members[at as usize];
+            if let (true, Some(tags)) = (member.qos.has_reservation(), &member.tags) {
+                tags.begin_reservations(self.disk.reserved_time(now_ns));
+            }
+            at = self.lanes[0].tree.parent(at);
+        }
     }
 
     /// Parks the picked class if it yields to latency targets, or the class or group above it that is at its limit.
@@ -303,10 +324,14 @@ impl IoQueue {
             self.disk.charge_aged(now_ns, piece.cost);
         }
 
-        let member = &self.members[pick.class as usize];
-        if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_reservation()) {
-            let may_slip = !self.is_limited_below_root(pick.class, usize::from(piece.lane));
-            tags.charge_reservations(&member.qos.reservation, amount, self.disk.reserved_time(now_ns), may_slip);
+        let mut at = pick.class;
+        while at != ROOT {
+            let member = &self.members[at as usize];
+            if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_reservation()) {
+                let may_slip = !self.is_limited_below_root(pick.class, usize::from(piece.lane));
+                tags.charge_reservations(&member.qos.reservation, amount, self.disk.reserved_time(now_ns), may_slip);
+            }
+            at = self.lanes[usize::from(piece.lane)].tree.parent(at);
         }
         if self.any_limits && self.config.mode != Mode::Drain {
             let from_ns = self.could_have_gone_ns(now_ns, pick.class, piece);

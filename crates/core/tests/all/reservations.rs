@@ -3,11 +3,11 @@
 
 use crate::common::{KIB, MS, S, unit_cost, usual};
 use crate::reference::shards::Shards;
-use plimsoll_core::{ClassId, GroupId, Limits, Op, Qos, Rate, Reservation};
+use plimsoll_core::{GroupId, Limits, NodeId, Op, Qos, Rate, Reservation};
 
-fn reserve(world: &Shards, class: ClassId, iops: u64, bandwidth: u64) {
+fn reserve(world: &Shards, node: impl Into<NodeId>, iops: u64, bandwidth: u64) {
     let qos = Qos { reservation: Reservation { iops, bandwidth }, ..Qos::default() };
-    world.disk.set_qos(class, qos).unwrap();
+    world.disk.set_qos(node, qos).unwrap();
 }
 
 /// Part of the 100 ms windows (one begins each 10 ms) in which the loads got at least `least` of what `count` counts.
@@ -180,4 +180,48 @@ fn the_limit_of_a_group_does_not_slip_the_reservations_of_others() {
         assert!((980..=1_020).contains(&inside), "{queues} queues: {inside} of 1000 that the limit allows");
         assert!(beside >= 19_800, "{queues} queues: {beside} of 20000 reserved");
     }
+}
+
+/// A reservation of a group is for whichever of its classes ask, in whichever queues; between them, shares decide.
+#[test]
+fn what_a_group_has_reserved_is_for_those_of_its_classes_that_ask() {
+    for (queues, asking) in [(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4)] {
+        let mut world = Shards::new(usual(), queues);
+        let group = world.disk.add_group(GroupId::ROOT, 1).unwrap();
+        let classes = [(); 4].map(|()| world.disk.add_class(group, 100).unwrap());
+        let hog = world.class(1_000);
+        reserve(&world, group, 50_000, 0);
+        let loads: Vec<usize> = (0..asking)
+            .map(|number| world.backlog(number % queues, classes[number], Op::Read, &[4 * KIB], 64))
+            .collect();
+        for shard in 0..queues {
+            world.backlog(shard, hog, Op::Write, &[128 * KIB], 32);
+        }
+        world.run_for(2 * S);
+        let what = format!("{asking} classes in {queues} queues");
+        let good = part_of_good_windows(&world, &loads, 200 * MS, false, 5_000.0 - 1.0);
+        assert!(good >= 0.995, "{what}: {good}");
+        let dispatched: Vec<u64> = loads.iter().map(|load| world.loads[*load].dispatched).collect();
+        let all: u64 = dispatched.iter().sum();
+        assert!((100_000 - 10..110_000).contains(&all), "{what}: {dispatched:?}");
+        let part = all as f64 / asking as f64;
+        assert!(dispatched.iter().all(|of| (*of as f64 / part - 1.0).abs() < 0.05), "{what}: {dispatched:?}");
+    }
+}
+
+/// The idle time of a group earns it nothing, and the group is idle only if all its classes are.
+#[test]
+fn a_group_saves_nothing_up() {
+    let mut world = Shards::new(usual(), 1);
+    let group = world.disk.add_group(GroupId::ROOT, 1).unwrap();
+    let class = world.disk.add_class(group, 100).unwrap();
+    let hog = world.class(1_000);
+    reserve(&world, group, 0, 200_000_000);
+    world.backlog(0, hog, Op::Read, &[64 * KIB], 32);
+    world.run_for(2 * S);
+    world.start_counting();
+    let load = world.backlog(0, class, Op::Read, &[64 * KIB], 32);
+    world.run_for(500 * MS);
+    let bytes = world.loads[load].dispatched_bytes as f64;
+    assert!((0.98e8..=1.05e8).contains(&bytes), "{bytes}");
 }
