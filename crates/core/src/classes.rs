@@ -12,7 +12,7 @@
 //! # Limits
 //! A removed class's number is reused once no queue knows it any more. Shares are 1 to 2^32 - 1.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::clock::{self, Clock, Clocks};
 use crate::qos::{Qos, Tags};
@@ -233,6 +233,8 @@ impl Offset {
 pub(crate) struct Classes {
     epoch: AtomicU64,
     rows: RwLock<Vec<Row>>,
+    /// Numbers of removed rows. Taken only with `rows` locked.
+    removed: Mutex<Vec<usize>>,
     /// The default quality of service.
     plain: Arc<Qos>,
     mending: Mutex<Mending>,
@@ -242,7 +244,13 @@ impl Classes {
     pub(crate) fn new() -> Classes {
         let plain = Arc::new(Qos::default());
         let root = Row::new(Kind::Group, 0, ROOT, 1, Arc::clone(&plain));
-        Classes { epoch: AtomicU64::new(1), rows: RwLock::new(vec![root]), plain, mending: Mutex::default() }
+        Classes {
+            epoch: AtomicU64::new(1),
+            rows: RwLock::new(vec![root]),
+            removed: Mutex::default(),
+            plain,
+            mending: Mutex::default(),
+        }
     }
 
     pub(crate) fn epoch(&self) -> u64 {
@@ -251,6 +259,10 @@ impl Classes {
 
     pub(crate) fn read<R>(&self, read: impl FnOnce(&[Row]) -> R) -> R {
         read(&self.rows.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn removed(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the mean of each group to the weighted mean of its active members' clocks, at most [`MENDED_AT_ONCE`] rows
@@ -273,7 +285,9 @@ impl Classes {
         self.change(|rows| {
             let parent = find(rows, parent.into())?;
             rows[parent].members += 1;
-            let at = rows.iter().position(Row::is_free).unwrap_or(rows.len());
+            let mut removed = self.removed();
+            let free = removed.iter().position(|at| rows[*at].is_free());
+            let at = free.map_or(rows.len(), |place| removed.swap_remove(place));
             let generation = rows.get(at).map_or(0, |row| row.generation.wrapping_add(1));
             let row = Row::new(kind, generation, parent as u32, shares, Arc::clone(&self.plain));
             if at == rows.len() {
@@ -341,6 +355,7 @@ impl Classes {
                 return Err(QueueError::NotEmpty);
             }
             rows[at].kind = Kind::Removed;
+            self.removed().push(at);
             let parent = rows[at].parent as usize;
             rows[parent].members -= 1;
             Ok(())

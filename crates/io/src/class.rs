@@ -9,8 +9,10 @@
 //! changes) and copies the table if the epoch has risen.
 //!
 //! # Limits
-//! At most 65,535 classes and groups in the life of a registry. Queued requests of a removed class end with
-//! `ECANCELED`.
+//! At most 65,535 classes and groups in the life of a registry: the number of a removed one is not given out again.
+//! Requests under way, traces, metrics and the program's own [`Class`] values name a class by its number alone, and would
+//! mean the new class. A program whose classes come and go without end gives a class another use, or makes a new
+//! registry. Queued requests of a removed class end with `ECANCELED`.
 //!
 //! # Example
 //! ```
@@ -24,6 +26,7 @@
 //! # Ok::<(), ClassError>(())
 //! ```
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -127,7 +130,30 @@ impl ClassInfo {
 #[derive(Debug)]
 struct Registry {
     epoch: AtomicU64,
-    table: Mutex<Vec<ClassInfo>>,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug)]
+struct Table {
+    /// By number.
+    classes: Vec<ClassInfo>,
+    /// The numbers of those that have not been removed.
+    names: HashMap<Arc<str>, u16>,
+}
+
+impl Table {
+    /// Returns the class or group, unless it has been removed.
+    fn get(&mut self, class: Class) -> Result<&mut ClassInfo, ClassError> {
+        self.classes.get_mut(class.index()).filter(|info| !info.removed).ok_or(ClassError::Unknown)
+    }
+
+    fn add(&mut self, info: ClassInfo) -> Result<Class, ClassError> {
+        let number = u16::try_from(self.classes.len()).ok().filter(|number| *number < u16::MAX);
+        let number = number.ok_or(ClassError::TooMany)?;
+        self.names.insert(Arc::clone(&info.name), number);
+        self.classes.push(info);
+        Ok(Class(number))
+    }
 }
 
 /// The registry of classes; see the module's documentation. Clones share one registry.
@@ -145,7 +171,9 @@ impl Classes {
     #[must_use]
     pub fn new() -> Classes {
         let default = ClassInfo::new("default", None, 100, false);
-        Classes(Arc::new(Registry { epoch: AtomicU64::new(1), table: Mutex::new(vec![default]) }))
+        let names = HashMap::from([(Arc::clone(&default.name), Class::DEFAULT.0)]);
+        let table = Mutex::new(Table { classes: vec![default], names });
+        Classes(Arc::new(Registry { epoch: AtomicU64::new(1), table }))
     }
 
     /// Adds a class with `shares` (0 counts as 1).
@@ -166,19 +194,18 @@ impl Classes {
 
     fn add(&self, name: &str, parent: Option<Class>, shares: u32, is_group: bool) -> Result<Class, ClassError> {
         let mut table = self.table();
-        if table.iter().any(|c| !c.removed && *c.name == *name) {
+        if table.names.contains_key(name) {
             return Err(ClassError::NameTaken(name.to_owned()));
         }
         if let Some(parent) = parent {
-            let group = table.get(parent.index()).filter(|c| !c.removed).ok_or(ClassError::Unknown)?;
+            let group = table.get(parent)?;
             if !group.is_group {
                 return Err(ClassError::NotAGroup(group.name.to_string()));
             }
         }
-        let number = u16::try_from(table.len()).ok().filter(|n| *n < u16::MAX).ok_or(ClassError::TooMany)?;
-        table.push(ClassInfo::new(name, parent, shares, is_group));
+        let class = table.add(ClassInfo::new(name, parent, shares, is_group))?;
         self.changed();
-        Ok(Class(number))
+        Ok(class)
     }
 
     /// Changes the shares of a class or group, in all shards, while they run.
@@ -187,8 +214,7 @@ impl Classes {
     /// [`ClassError::Unknown`].
     pub fn set_shares(&self, class: Class, shares: u32) -> Result<(), ClassError> {
         let mut table = self.table();
-        let entry = table.get_mut(class.index()).filter(|c| !c.removed).ok_or(ClassError::Unknown)?;
-        entry.shares = shares.max(1);
+        table.get(class)?.shares = shares.max(1);
         self.changed();
         Ok(())
     }
@@ -210,7 +236,7 @@ impl Classes {
     /// As [`Classes::set_qos`].
     pub fn update_qos(&self, class: Class, update: impl FnOnce(&mut Qos)) -> Result<(), ClassError> {
         let mut table = self.table();
-        let entry = table.get_mut(class.index()).filter(|c| !c.removed).ok_or(ClassError::Unknown)?;
+        let entry = table.get(class)?;
         let mut qos = entry.qos;
         update(&mut qos);
 
@@ -236,13 +262,15 @@ impl Classes {
     /// [`ClassError::Unknown`] (the default class cannot be removed), [`ClassError::NotEmpty`].
     pub fn remove(&self, class: Class) -> Result<(), ClassError> {
         let mut table = self.table();
-        if class == Class::DEFAULT || table.get(class.index()).is_none_or(|c| c.removed) {
+        if class == Class::DEFAULT {
             return Err(ClassError::Unknown);
         }
-        if table.iter().any(|c| !c.removed && c.parent == Some(class)) {
-            return Err(ClassError::NotEmpty(table[class.index()].name.to_string()));
+        let name = Arc::clone(&table.get(class)?.name);
+        if table.classes.iter().any(|c| !c.removed && c.parent == Some(class)) {
+            return Err(ClassError::NotEmpty(name.to_string()));
         }
-        table[class.index()].removed = true;
+        table.get(class)?.removed = true;
+        table.names.remove(&name);
         self.changed();
         Ok(())
     }
@@ -250,14 +278,13 @@ impl Classes {
     /// Returns the class or group of that name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<Class> {
-        let at = self.table().iter().position(|c| !c.removed && *c.name == *name)?;
-        u16::try_from(at).ok().map(Class)
+        self.table().names.get(name).copied().map(Class)
     }
 
     /// Returns all classes and groups, removed ones included, by number.
     #[must_use]
     pub fn list(&self) -> Vec<ClassInfo> {
-        self.table().clone()
+        self.table().classes.clone()
     }
 
     /// Returns the epoch, which rises with every change.
@@ -270,7 +297,7 @@ impl Classes {
         self.0.epoch.fetch_add(1, Ordering::Release);
     }
 
-    fn table(&self) -> MutexGuard<'_, Vec<ClassInfo>> {
+    fn table(&self) -> MutexGuard<'_, Table> {
         // The table is complete after every change, so a panic elsewhere leaves it valid.
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -324,6 +351,20 @@ mod tests {
             classes.set_qos(Class::DEFAULT, qos).unwrap();
         }
         assert_eq!(classes.list()[group.index()].qos, limits, "nothing has changed");
+    }
+
+    /// Adding one searched the names of all before: 58 s for these.
+    #[test]
+    fn a_registry_is_full_after_all_numbers_and_none_is_given_out_again() {
+        let classes = Classes::new();
+        for number in 1..u16::MAX {
+            assert_eq!(classes.add_class(&number.to_string(), None, 1), Ok(Class(number)));
+        }
+        assert_eq!(classes.find("65534"), Some(Class(65_534)));
+        classes.remove(Class(7)).unwrap();
+        assert_eq!((classes.find("7"), classes.find("8")), (None, Some(Class(8))));
+        assert_eq!(classes.add_class("7", None, 1), Err(ClassError::TooMany));
+        assert_eq!(classes.set_shares(Class(7), 1), Err(ClassError::Unknown));
     }
 
     #[test]
