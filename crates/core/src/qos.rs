@@ -65,8 +65,8 @@ impl Limits {
         [self.iops, self.bandwidth, self.read_iops, self.read_bandwidth, self.write_iops, self.write_bandwidth]
     }
 
-    /// Returns the factor by which the wait for a booked place gets longer when the limits become `new`. `None` if `new`
-    /// limits a rate that was unlimited, of which nothing has been booked.
+    /// Returns the factor by which the wait for a booked place gets longer when the limits become `new`. `None` if
+    /// `new` limits a rate that was unlimited, of which nothing has been booked.
     pub(crate) fn stretch(&self, new: &Limits) -> Option<f64> {
         let mut most = 0.0_f64;
         for (old, new) in self.rates().into_iter().zip(new.rates()) {

@@ -582,8 +582,8 @@ impl Node {
 /// K = ln(total) + t/tau as an ordered integer, in units of 1/`scale`; 0 is a total of zero.
 const K_BIAS: f64 = 1024.0;
 
-/// Returns the units of K in a time constant: 2^28, or fewer if it is so short that K would otherwise grow by more than 4
-/// in a nanosecond. Keys of up to 73 years are then compared rightly.
+/// Returns the units of K in a time constant: 2^28, or fewer if it is so short that K would otherwise grow by more than
+/// 4 in a nanosecond. Keys of up to 73 years are then compared rightly.
 fn scale(tau_ns: u64) -> f64 {
     (4u64 << tau_ns.ilog2().min(26)) as f64
 }

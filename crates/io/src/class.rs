@@ -10,8 +10,8 @@
 //!
 //! # Limits
 //! At most 65,535 classes and groups in the life of a registry: the number of a removed one is not given out again.
-//! Requests under way, traces, metrics and the program's own [`Class`] values name a class by its number alone, and would
-//! mean the new class. A program whose classes come and go without end gives a class another use, or makes a new
+//! Requests under way, traces, metrics and the program's own [`Class`] values name a class by its number alone, and
+//! would mean the new class. A program whose classes come and go without end gives a class another use, or makes a new
 //! registry. Queued requests of a removed class end with `ECANCELED`.
 //!
 //! # Example

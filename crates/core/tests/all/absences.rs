@@ -105,8 +105,8 @@ fn nothing_is_paid_for_the_time_of_one_that_was_away() {
     }
 }
 
-/// Regression: what a shard that hangs had in the device kept its room until it was back. At most of 40 moments that was
-/// the whole window, and the others had nothing.
+/// Regression: what a shard that hangs had in the device kept its room until it was back. At most of 40 moments that
+/// was the whole window, and the others had nothing.
 #[test]
 fn what_a_shard_that_hangs_has_in_the_device_keeps_no_room() {
     for control in [ControlConfig::OFF, ControlConfig::default()] {

@@ -340,8 +340,8 @@ fn changes_of_other_classes_bring_no_request_forward() {
     assert!(log.len() >= 18, "{} of 20", log.len());
 }
 
-/// Regression: a place that a queue had booked was lost when the limit changed, so each of four queues waited for another:
-/// four requests of the new limit's time.
+/// Regression: a place that a queue had booked was lost when the limit changed, so each of four queues waited for
+/// another: four requests of the new limit's time.
 #[test]
 fn a_booked_place_moves_with_the_limit() {
     for (before, after, burst_ns) in [(100, 10, 0), (1_000, 20, 0), (100, 50, 20 * MS), (10, 100, 0)] {
