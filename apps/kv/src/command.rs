@@ -468,7 +468,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     use super::*;
-    use crate::database::DatabaseOptions;
+    use crate::options::DatabaseOptions;
     use crate::settings::MEMORY_MIN_BYTES;
 
     /// Returns a service on a database in `directory`.

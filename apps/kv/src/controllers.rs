@@ -136,7 +136,7 @@ mod tests {
     use slatedb::WriteBatch;
 
     use super::*;
-    use crate::database::DatabaseOptions;
+    use crate::options::DatabaseOptions;
     use crate::settings::MEMORY_MIN_BYTES;
 
     /// SlateDB says how much is in memory when a write begins: after a pause it was what had been there before the

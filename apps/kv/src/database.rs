@@ -20,7 +20,7 @@
 use std::fs::{File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -42,8 +42,9 @@ use tokio::runtime::Handle;
 use crate::background::Background;
 use crate::classes::ClassTable;
 use crate::commitlog::{Claim, CommitLog};
-use crate::engine::{DiskModel, Engine};
+use crate::engine::Engine;
 use crate::failure::Failure;
+use crate::options::DatabaseOptions;
 use crate::settings::{MemoryPlan, cache, compaction, garbage, settings};
 use crate::space::{Reserve, SpaceGate};
 
@@ -64,41 +65,6 @@ const REMOVAL_LOCKS: usize = 64;
 const DELAY_MIN: Duration = Duration::from_millis(1);
 /// Longest file of the commit log in bytes. With little memory, a file is as long as a memory table.
 const SEGMENT_MAX_BYTES: u64 = 16 << 20;
-
-/// Options for opening a database.
-#[derive(Clone, Debug)]
-pub struct DatabaseOptions {
-    /// The directory of the tree; created if missing.
-    pub directory: PathBuf,
-    /// The directory of the write-ahead log, if it differs from `directory`.
-    pub commitlog_directory: Option<PathBuf>,
-    /// The disk's model.
-    pub disk: DiskModel,
-    /// Most device time that the scheduler keeps in flight; `None` for the library's goal. A disk with a long latency
-    /// needs more.
-    pub latency_goal: Option<Duration>,
-    /// Whether the scheduler dispatches everything at once although it has a model.
-    pub is_drained: bool,
-    /// The memory budget in bytes, at least [`crate::settings::MEMORY_MIN_BYTES`].
-    pub memory_bytes: u64,
-    /// The file in which the stations of each request are recorded.
-    pub trace: Option<PathBuf>,
-}
-
-impl DatabaseOptions {
-    /// Returns options for a database in `directory`, on a disk without a model.
-    pub fn new(directory: impl Into<PathBuf>) -> DatabaseOptions {
-        DatabaseOptions {
-            directory: directory.into(),
-            commitlog_directory: None,
-            disk: DiskModel::Unlimited,
-            latency_goal: None,
-            is_drained: false,
-            memory_bytes: 512 << 20,
-            trace: None,
-        }
-    }
-}
 
 /// A layer between a database and its scheduled store.
 pub struct Tier {

@@ -26,20 +26,11 @@ use plimsoll::{Classes, DiskMode, DiskSetup, Runtime, ShardOptions, Topology};
 use plimsoll_store::ScheduledStore;
 
 use crate::classes::ClassTable;
-use crate::database::DatabaseOptions;
 use crate::failure::Failure;
+use crate::options::{DatabaseOptions, DiskModel};
 
 /// Longest wait for the shard to stop: what a disk that hangs has in flight never ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The scheduler's model of the disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DiskModel {
-    /// No model: all requests are sent to the disk at once.
-    Unlimited,
-    /// The file that `plimsoll tune -o` wrote.
-    IoProperties(PathBuf),
-}
 
 /// The scheduler of the disks of one or several databases.
 pub struct Engine {

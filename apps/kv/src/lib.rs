@@ -28,6 +28,7 @@ pub mod engine;
 pub mod failure;
 mod interrupt;
 pub mod open_files;
+pub mod options;
 pub mod repair;
 pub mod resp;
 pub mod scans;

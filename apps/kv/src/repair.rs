@@ -260,7 +260,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::database::DatabaseOptions;
+    use crate::options::DatabaseOptions;
     use crate::settings::MEMORY_MIN_BYTES;
 
     fn options(directory: &Path, name: &str) -> DatabaseOptions {

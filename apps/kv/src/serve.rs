@@ -24,11 +24,11 @@ use tokio::net::TcpListener;
 
 use crate::command::Service;
 use crate::controllers::Controllers;
-use crate::database::{Database, DatabaseOptions};
-use crate::engine::DiskModel;
+use crate::database::Database;
 use crate::failure::Failure;
 use crate::interrupt::interruption;
 use crate::open_files;
+use crate::options::{DatabaseOptions, DiskModel};
 use crate::resp::Limits;
 use crate::server::serve_connections;
 use crate::settings::MEMORY_MIN_BYTES;

@@ -38,7 +38,8 @@ use serde_json::{Value, json};
 use crate::ask;
 use crate::depot::{Depot, Table};
 use crate::failure::Failure;
-use crate::output::{Answer, Format, check_count};
+use crate::answer::Answer;
+use crate::output::{Format, check_count};
 use crate::scratch::Scratch;
 use crate::words;
 

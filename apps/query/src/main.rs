@@ -16,6 +16,7 @@
 //! # Example
 //! `plimsoll-query --depot s3://fleet/depot latency`
 
+mod answer;
 mod ask;
 mod cluster;
 mod depot;
@@ -37,7 +38,8 @@ use plimsoll_show::printable::{printable, printable_lines};
 use tokio::signal::unix::{SignalKind, signal};
 
 use failure::Failure;
-use output::{Answer, Format};
+use answer::Answer;
+use output::Format;
 use scratch::Scratch;
 
 /// Exit code after a signal.

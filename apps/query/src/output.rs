@@ -15,15 +15,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use clap::ValueEnum;
-use datafusion::arrow::array::{Array as _, Float64Array, RecordBatch};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::csv;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::json;
-use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::dataframe::DataFrame;
-use datafusion::error::DataFusionError;
-use datafusion::execution::SendableRecordBatchStream;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::Compression;
 use datafusion::parquet::errors::ParquetError;
@@ -32,6 +26,7 @@ use futures_util::TryStreamExt as _;
 use plimsoll_show::printable::printable;
 use tempfile::NamedTempFile;
 
+use crate::answer::{Answer, arrow, cells};
 use crate::failure::Failure;
 use crate::picture;
 
@@ -50,49 +45,6 @@ pub(crate) enum Format {
     Parquet,
     /// A picture of a question's answer
     Svg,
-}
-
-/// The answer to a statement, as rows.
-pub(crate) enum Answer {
-    /// This process computes them as they are read.
-    Embedded(Box<DataFrame>),
-    /// A cluster has computed them.
-    Cluster(SendableRecordBatchStream),
-}
-
-impl Answer {
-    fn schema(&self) -> SchemaRef {
-        match self {
-            Answer::Embedded(frame) => std::sync::Arc::clone(frame.schema().inner()),
-            Answer::Cluster(rows) => rows.schema(),
-        }
-    }
-
-    async fn rows(self) -> Result<SendableRecordBatchStream, Failure> {
-        match self {
-            Answer::Embedded(frame) => Ok(frame.execute_stream().await?),
-            Answer::Cluster(rows) => Ok(rows),
-        }
-    }
-
-    /// Returns at most the first `count` rows, in batches.
-    pub(crate) async fn first(self, count: usize) -> Result<Vec<RecordBatch>, Failure> {
-        let limited = match self {
-            Answer::Embedded(frame) => Answer::Embedded(Box::new(frame.limit(0, Some(count))?)),
-            cluster => cluster,
-        };
-        let mut rows = limited.rows().await?;
-
-        let (mut batches, mut left) = (Vec::new(), count);
-        while left > 0
-            && let Some(batch) = rows.try_next().await?
-        {
-            let batch = batch.slice(0, left.min(batch.num_rows()));
-            left -= batch.num_rows();
-            batches.push(batch);
-        }
-        Ok(batches)
-    }
 }
 
 /// Refuses several answers in a format for one answer.
@@ -207,39 +159,6 @@ async fn table(answer: Answer, out: &mut impl Write) -> Result<(), Failure> {
         eprintln!("note: the first {TABLE_ROWS_MAX} rows; --format csv has all");
     }
     Ok(())
-}
-
-/// Returns the rows of a batch as text.
-pub(crate) fn cells(batch: &RecordBatch) -> Result<Vec<Vec<String>>, Failure> {
-    let options = FormatOptions::default().with_null("-");
-    let mut columns = Vec::new();
-    for column in batch.columns() {
-        if *column.data_type() == DataType::Float64
-            && let Some(floats) = column.as_any().downcast_ref::<Float64Array>()
-        {
-            columns
-                .push(floats.iter().map(|it| it.map_or("-".to_owned(), |it| format!("{it:.3}"))).collect::<Vec<_>>());
-            continue;
-        }
-
-        let formatter = ArrayFormatter::try_new(column.as_ref(), &options).map_err(arrow)?;
-        columns.push((0..batch.num_rows()).map(|row| formatter.value(row).to_string()).collect());
-    }
-
-    Ok((0..batch.num_rows()).map(|row| columns.iter().map(|column| column[row].clone()).collect()).collect())
-}
-
-pub(crate) fn arrow(error: ArrowError) -> Failure {
-    match error {
-        ArrowError::IoError(_, error) => Failure::Output(error),
-        ArrowError::ExternalError(error) => match error.downcast::<io::Error>() {
-            Ok(error) => Failure::Output(*error),
-            Err(error) => Failure::Machine(error.to_string()),
-        },
-        // The CSV writer converts the underlying error to text.
-        ArrowError::CsvError(text) if text.contains("Broken pipe") => Failure::Output(io::ErrorKind::BrokenPipe.into()),
-        error => DataFusionError::from(error).into(),
-    }
 }
 
 fn parquet(error: ParquetError) -> Failure {

@@ -16,8 +16,8 @@ use datafusion::arrow::compute::{cast, concat_batches};
 use datafusion::arrow::datatypes::{DataType, Float64Type, TimeUnit};
 use plimsoll_show::plot::{Axis, Bar, Chart, Layer, Unit, svg};
 
+use crate::answer::{Answer, arrow, cells};
 use crate::failure::Failure;
-use crate::output::{Answer, arrow, cells};
 
 /// Most rows of a picture: more do not fit on a screen.
 const ROWS_MAX: usize = 30;

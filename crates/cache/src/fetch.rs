@@ -22,7 +22,6 @@
 //! A prefetch (10 shares) is fetching a block when a query (1000 shares) misses it. The query's own request starts
 //! beside the first, and both readers have the block when the faster one is back.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use plimsoll::Class;
@@ -30,7 +29,7 @@ use plimsoll::Class;
 use crate::block::Block;
 use crate::cache::BlockCache;
 use crate::error::CacheError;
-use crate::flight::{Followed, Joined, Leader, Ranked, race_on_promotion};
+use crate::flight::{Flown, Followed, Joined, Leader, Ranked, race_on_promotion};
 use crate::key::KeyHash;
 use crate::lookup::{GetOptions, Lookup};
 use crate::stats::MissReason;
@@ -64,9 +63,6 @@ pub enum FetchError<E> {
     /// The origin failed. Readers that waited for one fetch share its error.
     Origin(Arc<E>),
 }
-
-/// The result of a flight. Readers of one key may have errors of different types.
-pub(crate) type Flown = Result<Block, Arc<dyn Any + Send + Sync>>;
 
 impl<E: std::fmt::Display> std::fmt::Display for FetchError<E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -29,6 +29,7 @@
 //! still queued, so `race_on_promotion` reads again in class `query`, which is served first. The scan's task calls
 //! `publish`, both have the block, and the read in class `scan` never reached the disk.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap, hash_map};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -37,8 +38,12 @@ use std::task::{Context, Poll, Waker};
 
 use plimsoll::Class;
 
+use crate::block::Block;
 use crate::key::KeyHash;
 use crate::sync::lock;
+
+/// The result of a flight for a block. Readers of one key may have errors of different types.
+pub(crate) type Flown = Result<Block, Arc<dyn Any + Send + Sync>>;
 
 /// Parts of the table, each behind a lock of its own: fewer collisions.
 const TABLE_SHARDS: usize = 64;

@@ -16,19 +16,33 @@
 //! A disk hangs with one read, which is dropped after 2 s. The disk's counters show no read in flight, but its file has
 //! two holders: the disk and the request.
 
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
 
-use plimsoll::{Shard, SharedFile};
+use plimsoll::SharedFile;
 
-use crate::engine::Engine;
-use crate::label::DeviceId;
-use crate::race::DEADLINE;
 use crate::sync::lock;
 
-/// Pause between two checks whether all operations have ended.
-const CHECK_AGAIN: Duration = Duration::from_millis(10);
+/// A device or file, whatever its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DeviceId {
+    /// A block device, by its number.
+    Block(u64),
+    /// A file, by its file system and inode.
+    File(u64, u64),
+}
+
+impl DeviceId {
+    pub(crate) fn of(metadata: &fs::Metadata) -> DeviceId {
+        if metadata.file_type().is_block_device() {
+            DeviceId::Block(metadata.rdev())
+        } else {
+            DeviceId::File(metadata.dev(), metadata.ino())
+        }
+    }
+}
 
 /// The files of a cache's disks.
 #[derive(Clone, Default)]
@@ -57,8 +71,15 @@ impl DiskFiles {
         known.push(Known { file: Arc::downgrade(file), device });
     }
 
+    /// Returns the device of a file's path when the file was opened.
+    pub(crate) fn device(&self, file: &Arc<SharedFile>) -> Option<DeviceId> {
+        let known = lock(&self.0);
+        let is_it = |known: &&Known| std::ptr::eq(known.file.as_ptr(), Arc::as_ptr(file));
+        known.iter().find(is_it).and_then(|known| known.device)
+    }
+
     /// Returns the files that have other holders than their disks.
-    fn held(&self, of_disks: impl FnOnce() -> Vec<Arc<SharedFile>>) -> Vec<DiskFile> {
+    pub(crate) fn held(&self, of_disks: impl FnOnce() -> Vec<Arc<SharedFile>>) -> Vec<DiskFile> {
         // Locked until all have been counted: another count holds the files too.
         let known = lock(&self.0);
         let upgrade = |known: &Known| Some((known.file.upgrade()?, known.device));
@@ -77,50 +98,12 @@ impl DiskFiles {
     }
 }
 
-impl Engine {
-    /// Returns the files of the disks that are there.
-    pub(crate) fn own_files(&self) -> Vec<DiskFile> {
-        let disks = self.all_disks();
-        let device = |file: &Arc<SharedFile>| {
-            let known = lock(&self.host.files.0);
-            known
-                .iter()
-                .find(|known| std::ptr::eq(known.file.as_ptr(), Arc::as_ptr(file)))
-                .and_then(|known| known.device)
-        };
-        disks.iter().map(|disk| DiskFile { path: disk.identity.path.clone(), device: device(&disk.file) }).collect()
-    }
-
-    /// Returns the files on which operations have not ended.
-    pub(crate) fn held_files(&self) -> Vec<DiskFile> {
-        self.host.files.held(|| self.all_disks().iter().map(|disk| Arc::clone(&disk.file)).collect())
-    }
-
-    /// Returns the paths of the disks on which operations have not ended.
-    pub(crate) fn held_disks(&self) -> Vec<PathBuf> {
-        let mut paths: Vec<_> = self.held_files().into_iter().map(|held| held.path).collect();
-        paths.dedup();
-        paths
-    }
-
-    /// Waits until all operations have ended, at most [`DEADLINE`]. Returns the disks on which one has not.
-    pub(crate) async fn settle(&self, shard: &Shard) -> Vec<PathBuf> {
-        // In steps, so that a jump of the clock is one step and not the deadline.
-        for _ in 0..DEADLINE.as_millis() / CHECK_AGAIN.as_millis() {
-            if self.held_disks().is_empty() {
-                break;
-            }
-            shard.sleep(CHECK_AGAIN).await;
-        }
-        self.held_disks()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::Future;
     use std::pin::pin;
     use std::task::{Context, Waker};
+    use std::time::Duration;
 
     use plimsoll::backend::OpenOptions;
     use plimsoll::backend::sim::{SimConfig, SimDiskState, SimWorld};

@@ -21,7 +21,7 @@
 //! # Example
 //! A device with an ext4 file system has a superblock at 1024: `create` refuses with "data that is not a cache's".
 
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::{fs, io};
@@ -34,7 +34,7 @@ use crate::config::DiskSource;
 use crate::entry::MIN_SLAB_BYTES;
 use crate::error::CacheError;
 use crate::format::{RangeRecord, SlotError, Superblock};
-use crate::held::DiskFile;
+use crate::held::{DeviceId, DiskFile};
 use crate::host::HostParts;
 use crate::race::{DEADLINE, all, in_time};
 use crate::recover::{self, Label, Source};
@@ -61,25 +61,6 @@ pub(crate) struct Prepared {
 
 /// Paths at which a thread was given up, for all caches of the process. The thread has the other end while it runs.
 static STUCK: Mutex<Vec<(PathBuf, Weak<()>)>> = Mutex::new(Vec::new());
-
-/// A device or file, whatever its path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum DeviceId {
-    /// A block device, by its number.
-    Block(u64),
-    /// A file, by its file system and inode.
-    File(u64, u64),
-}
-
-impl DeviceId {
-    fn of(metadata: &fs::Metadata) -> DeviceId {
-        if metadata.file_type().is_block_device() {
-            DeviceId::Block(metadata.rdev())
-        } else {
-            DeviceId::File(metadata.dev(), metadata.ino())
-        }
-    }
-}
 
 /// Returns whether two paths lead to one device or file. A path that does not exist is the same disk only as itself.
 #[must_use]

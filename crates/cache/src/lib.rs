@@ -61,6 +61,7 @@ mod fetch;
 mod flight;
 mod format;
 mod grid;
+mod heads;
 mod health;
 mod held;
 mod host;
@@ -89,6 +90,7 @@ mod roster;
 #[cfg(feature = "sim")]
 pub mod scenario;
 mod scrub;
+mod settle;
 mod snapshot;
 mod space;
 pub mod stats;

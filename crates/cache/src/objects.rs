@@ -50,10 +50,9 @@
 //! ```
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use plimsoll::Shard;
-use quick_cache::sync::Cache;
 
 use crate::block::Block;
 use crate::cache::BlockCache;
@@ -61,7 +60,8 @@ use crate::crypt::OVERHEAD_BYTES;
 use crate::engine::Engine;
 use crate::entry::{Entry, MAX_BLOCK_BYTES};
 use crate::error::CacheError;
-use crate::grid::{Grid, part_in};
+use crate::grid::part_in;
+use crate::heads::Head;
 use crate::insert::{InsertOptions, Inserted};
 use crate::key::KeyHash;
 use crate::lookup::{GetOptions, Lookup};
@@ -78,71 +78,6 @@ const AT_ONCE: usize = 16;
 
 /// Versions that `get_range` tries before it reports a miss, if each is replaced while it is read.
 const ATTEMPTS: u32 = 4;
-
-/// Heads kept in memory, of about 80 bytes each.
-const HEADS: usize = 1 << 16;
-
-/// Bytes of a stored head.
-const HEAD_BYTES: usize = 28;
-
-/// A version of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Head {
-    version: u128,
-    /// Bytes of the object.
-    len_bytes: u64,
-    /// Bytes of the value in each extent but the last; not 0.
-    extent_bytes: u32,
-}
-
-impl Head {
-    fn encode(&self) -> [u8; HEAD_BYTES] {
-        let mut bytes = [0; HEAD_BYTES];
-        bytes[..16].copy_from_slice(&self.version.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.len_bytes.to_le_bytes());
-        bytes[24..].copy_from_slice(&self.extent_bytes.to_le_bytes());
-        bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Head> {
-        let (version, rest) = bytes.split_first_chunk()?;
-        let (len_bytes, rest) = rest.split_first_chunk()?;
-        let head = Head {
-            version: u128::from_le_bytes(*version),
-            len_bytes: u64::from_le_bytes(*len_bytes),
-            extent_bytes: u32::from_le_bytes(rest.try_into().ok()?),
-        };
-        (head.extent_bytes > 0).then_some(head)
-    }
-
-    fn grid(&self) -> Grid {
-        Grid { block_bytes: self.extent_bytes.into(), len_bytes: self.len_bytes }
-    }
-
-    /// Returns the key of an extent.
-    fn extent_key(&self, extent: u64) -> [u8; 24] {
-        let mut key = [0; 24];
-        key[..16].copy_from_slice(&self.version.to_le_bytes());
-        key[16..].copy_from_slice(&extent.to_le_bytes());
-        key
-    }
-}
-
-/// Heads that were read lately.
-#[derive(Default)]
-pub(crate) struct Heads(OnceLock<Cache<KeyHash, (Entry, Head)>>);
-
-impl Heads {
-    /// Returns the head of an object that was read by `entry`.
-    fn get(&self, hash: &KeyHash, entry: &Entry) -> Option<Head> {
-        let (read_by, head) = self.0.get()?.get(hash)?;
-        read_by.is_same_block(entry).then_some(head)
-    }
-
-    fn insert(&self, hash: &KeyHash, entry: Entry, head: Head) {
-        self.0.get_or_init(|| Cache::new(HEADS)).insert(*hash, (entry, head));
-    }
-}
 
 /// The extents of a version. If dropped before [`Extents::keep`], they are removed.
 struct Extents {
@@ -379,19 +314,5 @@ impl BlockCache {
             }
         }
         Ok(Ok(Block::from_vec(whole)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_head_is_read_as_it_was_written_and_other_bytes_are_none() {
-        let head = Head { version: u128::MAX / 3, len_bytes: u64::MAX / 5, extent_bytes: 65_508 };
-        assert_eq!(Head::decode(&head.encode()), Some(head));
-        for bytes in [&b"sea water"[..], &[0; HEAD_BYTES], &[1; HEAD_BYTES + 1], &[]] {
-            assert_eq!(Head::decode(bytes), None, "{bytes:?}");
-        }
     }
 }

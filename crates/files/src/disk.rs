@@ -39,7 +39,7 @@ use plimsoll_sim::fit::Fit;
 use super::device::{self, SizeTable};
 use super::error::{Code, ConfigError, Source};
 use super::fields::{Field, Fields, Refused, Schema};
-use super::io_properties::{MAX_FIGURE, cost_form, latency_ns, mix_exponent, mix_exponent_text};
+use super::io_properties::{MAX_FIGURE, cost_form, mix_exponent, mix_exponent_text};
 use super::yaml;
 use crate::presets::{ResolveError, resolve};
 
@@ -248,7 +248,7 @@ fn parse_source(source: &Source) -> Result<DiskModel, ConfigError> {
         tables: read_tables(&fields)?,
         mix_exponent_p: fields.or("mix_exponent", 1.0, mix_exponent)?,
         duplex: fields.or("duplex", false, Field::boolean)?,
-        unloaded_latency_ns: fields.or("unloaded_latency_ns", 0, latency_ns)?,
+        unloaded_latency_ns: fields.or("unloaded_latency_ns", 0, Field::latency_ns)?,
         capacity_scale_max: fields.or("capacity_scale_max", 1.0, |field| {
             field.number(|scale| (1.0..=100.0).contains(&scale), "from 1 to 100")
         })?,

@@ -21,13 +21,17 @@ use super::content::{renew, renewal_bytes};
 use super::floor::Floor;
 use super::pace::Pace;
 use super::pauses::Pauses;
-use super::prepare::is_mixed;
 use super::result::ClassResult;
 use super::work::{Extras, Special, Work, lengths, work_of};
-use super::{Interval, JobResult, JobSpec, Target};
+use super::{Interval, JobResult, JobSpec, Pattern, Target};
 
 /// Linux's error number for "timer expired": the job fell below its least rate.
 const TOO_SLOW: i32 = 62;
+
+/// Returns whether a job both reads and writes.
+pub(super) fn is_mixed(pattern: Pattern) -> bool {
+    matches!(pattern, Pattern::RandMixed { .. } | Pattern::SeqMixed { .. })
+}
 
 pub(super) enum Pacing {
     /// As soon as the last one has completed.

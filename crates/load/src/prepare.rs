@@ -18,7 +18,7 @@ use plimsoll_sim::rng::Rng;
 
 use super::content::{ContentMaker, spares};
 use super::fiber::Fiber;
-use super::job::Job;
+use super::job::{Job, is_mixed};
 use super::verify::Stamps;
 use super::work::{Extras, Work, lengths, picker};
 use super::{JobSpec, LoadError, Pattern, Plan, Target};
@@ -128,11 +128,6 @@ fn extras(plan: &Plan, number: usize, target: &Target, identity: u64) -> Result<
 
 fn common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { common_divisor(b, a % b) }
-}
-
-/// Returns whether a job both reads and writes.
-pub(super) fn is_mixed(pattern: Pattern) -> bool {
-    matches!(pattern, Pattern::RandMixed { .. } | Pattern::SeqMixed { .. })
 }
 
 /// Returns whether requests move data.

@@ -44,6 +44,7 @@ mod files;
 mod locks;
 mod named;
 pub mod replay;
+mod scratches;
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt;

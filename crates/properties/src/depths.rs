@@ -23,8 +23,7 @@
 use plimsoll_figures::units::{format_duration_ns, parse_count};
 
 use crate::error::{Code, ConfigError};
-use crate::fields::{Field, Fields};
-use crate::io_properties::{MAX_FIGURE, latency_ns};
+use crate::fields::{Field, Fields, MAX_FIGURE};
 
 /// The throughput goals whose price is shown.
 pub const GOALS: [f64; 3] = [0.90, 0.95, 0.99];
@@ -108,7 +107,7 @@ fn parse_point(point: &Field<'_>) -> Result<DepthRate, ConfigError> {
     Ok(DepthRate {
         depth: depth.count(1..=u32::MAX)?,
         iops: iops.figure(parse_count, 1..=MAX_FIGURE, "per second")?,
-        p50_ns: latency_ns(p50_ns)?,
+        p50_ns: p50_ns.latency_ns()?,
     })
 }
 

@@ -13,10 +13,14 @@
 
 use std::ops::RangeInclusive;
 
-use plimsoll_figures::units::{UnitError, format_count, format_duration_ns, parse_duration_ns, quoted};
+use plimsoll_figures::units::{UnitError, format_count, format_duration_ns, parse_count, parse_duration_ns, quoted};
 
 use super::error::{Code, ConfigError, Source, Span};
 use super::yaml::{ELIDED_MESSAGE, Node, Value, elided};
+
+/// Largest figure that counts as a measurement: 10^15 operations/s or bytes/s. No device comes near it; larger figures
+/// are "unlimited" in disguise.
+pub const MAX_FIGURE: u64 = 1_000_000_000_000_000;
 
 /// The keys of one kind of map.
 pub struct Schema<'s> {
@@ -268,6 +272,11 @@ impl<'a> Field<'a> {
         };
         let (low, high) = (format_count(*range.start()), format_count(*range.end()));
         Err(self.error(Code::OutOfRange, bound).with_help(format!("write {low} to {high} {unit}")))
+    }
+
+    /// Reads a latency in nanoseconds, at most a minute.
+    pub fn latency_ns(&self) -> Result<u64, ConfigError> {
+        self.figure(parse_count, 0..=60_000_000_000, "ns")
     }
 
     /// Reads a plain whole number inside `range`.

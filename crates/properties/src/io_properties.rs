@@ -32,16 +32,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use plimsoll_core::CostForm;
-use plimsoll_figures::units::{parse_count, parse_io_properties_figure, quoted};
+use plimsoll_figures::units::{parse_io_properties_figure, quoted};
 
 use super::depths::{self, DepthRate};
 use super::error::{Code, ConfigError, Diagnostic, Source};
+pub use super::fields::MAX_FIGURE;
 use super::fields::{Field, Fields, Refused, Schema};
 use super::yaml;
-
-/// Largest figure that counts as a measurement: 10^15 operations/s or bytes/s. No device comes near it; larger figures
-/// are "unlimited" in disguise.
-pub const MAX_FIGURE: u64 = 1_000_000_000_000_000;
 
 /// Most disks that Seastar configures (`max_queues` of its reactor).
 pub const SEASTAR_MAX_DISKS: usize = 8;
@@ -236,7 +233,7 @@ pub fn parse_disk<'a>(
         capacity_scale_max: fields.or("capacity_scale_max", 1.0, parse_scale_max)?,
         form: fields.optional("model", cost_form)?,
         mix_exponent_p: fields.or("mix_exponent", 1.0, mix_exponent)?,
-        unloaded_latency_ns: fields.or("unloaded_latency_ns", 0, latency_ns)?,
+        unloaded_latency_ns: fields.or("unloaded_latency_ns", 0, Field::latency_ns)?,
         read_depths: depths::parse(&fields, "read_depths")?,
         write_depths: depths::parse(&fields, "write_depths")?,
         doubtful: parse_doubtful(&fields, warnings)?,
@@ -350,14 +347,6 @@ pub fn mix_exponent(field: &Field<'_>) -> Result<f64, ConfigError> {
         return Ok(f64::INFINITY);
     }
     field.number(|p| p > 0.0, "above 0, or `infinite` where reads and writes do not disturb each other")
-}
-
-/// Reads a latency in nanoseconds.
-///
-/// # Errors
-/// The value is not a whole number, or above a minute.
-pub fn latency_ns(field: &Field<'_>) -> Result<u64, ConfigError> {
-    field.figure(parse_count, 0..=60_000_000_000, "ns")
 }
 
 /// Returns the text that [`mix_exponent`] reads as p.

@@ -21,6 +21,7 @@ pub mod record;
 pub mod rounds;
 pub mod run;
 pub mod show;
+pub mod spread;
 pub mod tier;
 
 use std::path::PathBuf;
@@ -28,10 +29,9 @@ use std::time::{Duration, Instant};
 
 use plimsoll_figures::units::parse_duration_ns;
 
-use crate::database::DatabaseOptions;
-use crate::engine::DiskModel;
 use crate::failure::Failure;
 use crate::interrupt::interruption;
+use crate::options::{DatabaseOptions, DiskModel};
 use crate::serve::{latency_goal, memory};
 use phases::Story;
 use record::Way;

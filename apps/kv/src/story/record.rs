@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use plimsoll::control::{ClassState, Snapshot};
 
-use super::rounds::Spread;
+use super::spread::Spread;
 use crate::controllers::Backlog;
 use crate::stress::tally::Part;
 

@@ -9,34 +9,13 @@
 //! Texts, and figures over time, are those of one round: the one with the median 99th percentile of the reads.
 //!
 //! # Limits
-//! For an even number of rounds, the median is the lesser of the middle two. A few rounds do not measure chance.
+//! A few rounds do not measure chance.
 //!
 //! # Example
 //! Percentiles of 9, 1 and 5 ms in three rounds: the third is reported, with 5 ms and the range from 1 to 9 ms.
 
 use super::record::{PhaseRecord, Record, Way};
-
-/// A figure in several rounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spread {
-    /// The median.
-    pub median: f64,
-    /// The least.
-    pub min: f64,
-    /// The greatest.
-    pub max: f64,
-}
-
-impl Spread {
-    /// Returns the spread of `figures`; zeros if there are none.
-    #[must_use]
-    pub fn of(figures: impl IntoIterator<Item = f64>) -> Spread {
-        let mut figures: Vec<f64> = figures.into_iter().collect();
-        figures.sort_by(f64::total_cmp);
-        let Some(last) = figures.len().checked_sub(1) else { return Spread::default() };
-        Spread { median: figures[last / 2], min: figures[0], max: figures[last] }
-    }
-}
+use super::spread::Spread;
 
 /// The rounds of one way, in the order in which they ran.
 #[derive(Clone, Debug)]
@@ -88,14 +67,8 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_its_median_and_its_range() {
+    fn a_round_that_was_cut_short_counts_in_its_phases_only() {
         let spread = |median, min, max| Spread { median, min, max };
-        assert_eq!(Spread::of([]), spread(0.0, 0.0, 0.0));
-        assert_eq!(Spread::of([3.0]), spread(3.0, 3.0, 3.0));
-        assert_eq!(Spread::of([9.0, 1.0, 5.0]), spread(5.0, 1.0, 9.0));
-        assert_eq!(Spread::of([8.0, 2.0]), spread(2.0, 2.0, 8.0));
-
-        // A round that was cut short has fewer phases, and counts only in these.
         let mut short = record(1);
         short.phases.truncate(1);
         let rounds = Rounds { way: Way::Drained, records: vec![record(4), short] };

@@ -31,9 +31,10 @@ use super::record::{ClassFigures, LoadFigures, PhaseRecord, Record, Sample, Way,
 use super::tier::far_away;
 use crate::command::Service;
 use crate::controllers::{Backlog, Controllers};
-use crate::database::{Database, DatabaseOptions};
+use crate::database::Database;
 use crate::engine::Engine;
 use crate::failure::Failure;
+use crate::options::DatabaseOptions;
 use crate::repair;
 use crate::resp::Limits;
 use crate::server::serve_connections;

@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 
 use super::phases::Story;
 use super::record::{ClassFigures, LoadFigures, PhaseRecord, Record, Sample, WINDOW_S};
-use super::rounds::{Rounds, Spread};
+use super::rounds::Rounds;
+use super::spread::Spread;
 use crate::controllers::Backlog;
 
 /// The load whose latencies the sentence states.

@@ -18,10 +18,11 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt, join_all};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
+use super::NAME;
 use super::blocks::IoClass;
 use super::flying::{Failed, Failure, Fetched, Fetching, Flight, Flying};
 use super::known::Object;
-use super::shared::{Core, NAME};
+use super::shared::Core;
 use crate::block::Block;
 use crate::grid::{Grid, part_in};
 use crate::sync::lock;

@@ -21,7 +21,7 @@ use ::object_store::Error;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 
-use super::shared::NAME;
+use super::NAME;
 use crate::block::Block;
 use crate::sync::lock;
 

@@ -95,3 +95,6 @@ pub use options::BadBlockSize;
 pub use scope::with_extensions;
 pub use stats::CachedStoreStats;
 pub use store::CachedStore;
+
+/// Name of the store in errors.
+const NAME: &str = "CachedStore";

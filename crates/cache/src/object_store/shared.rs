@@ -18,9 +18,6 @@ use crate::block::Block;
 use crate::race::Steps;
 use crate::sync::lock;
 
-/// Name of the store in errors.
-pub(super) const NAME: &str = "CachedStore";
-
 /// Most blocks removed from the cache when their object changes; blocks of larger objects age out.
 const MAX_REMOVED_BLOCKS: u64 = 1 << 16;
 

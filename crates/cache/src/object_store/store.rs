@@ -15,12 +15,13 @@ use bytes::Bytes;
 use futures_util::TryFutureExt;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
+use super::NAME;
 use super::blocks::{IoClass, ReadOp};
 use super::fetch::{ReadError, Reader};
 use super::known::Object;
 use super::options::Options;
 use super::scope;
-use super::shared::{Core, NAME};
+use super::shared::Core;
 use super::stats::CachedStoreStats;
 use super::writes::{Deletion, Upload, Write};
 

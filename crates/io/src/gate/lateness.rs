@@ -98,7 +98,6 @@ mod tests {
 
     use plimsoll_core::{ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, Op, Rate};
 
-    use super::super::inner::InTurn;
     use super::super::tests::{deep, gate_of};
     use super::super::{Call, Gate};
     use super::*;
@@ -234,8 +233,8 @@ mod tests {
             now_ns = state.blocked().1.unwrap_or(u64::MAX).max(now_ns + 1).min(ends_ns);
             while let Some(next) = going.first_entry().filter(|next| next.key().0 <= now_ns) {
                 let ((_, key), (admitted, took_ns)) = next.remove_entry();
-                let InTurn { dispatched_ns, began_ns, .. } = admitted;
-                let told_ns = if is_told { super::late_ns(dispatched_ns, began_ns, began_ns, late_ns) } else { 0 };
+                let (from_ns, began_ns) = (admitted.dispatched_ns, admitted.began_ns);
+                let told_ns = if is_told { super::late_ns(from_ns, began_ns, began_ns, late_ns) } else { 0 };
                 state.end(now_ns, told_ns, key, Ok(admitted.len_bytes), 0);
                 (calls, bytes, device_ns) = (calls + 1, bytes + u64::from(admitted.len_bytes), device_ns + took_ns);
                 waiting.push(state.queue_call(now_ns, &call, 0).expect("there is room"));

@@ -12,7 +12,7 @@
 
 use plimsoll::{Data, Refused, RefusedReason, RequestKind};
 
-use super::super::prepare::is_mixed;
+use super::super::job::is_mixed;
 use super::super::unlink::unlink_path;
 use super::super::work::Work;
 use super::{FLUSH, RETRY_NS, Runner, Then, error_of};

@@ -27,7 +27,8 @@ use crate::experiment::matrix::MatrixReport;
 use crate::experiment::sweep::SweepReport;
 use crate::experiment::{Point, Round};
 use crate::report;
-use crate::sim::report::{self as sim_report, RunForm, sweep_text};
+use crate::sim::form::{self as sim_form, RunForm};
+use crate::sim::report::{self as sim_report, sweep_text};
 use crate::sim::result::Measured;
 
 /// Most intervals of a job. More are merged, because they would add no information.
@@ -186,7 +187,7 @@ pub(super) fn read(path: &str, text: &str) -> Result<Run, CompareError> {
     } else if has("runs") && value.get("finding").is_some() {
         dual(path, &value, DualReport::from_json(text).map_err(unreadable)?)
     } else if has("runs") {
-        check_schema(path, &value, sim_report::SCHEMA)?;
+        check_schema(path, &value, sim_form::SCHEMA)?;
         sim_report::check_is_whole(&value).map_err(|reason| CompareError::NotAResult {
             path: path.to_owned(),
             line: 1,

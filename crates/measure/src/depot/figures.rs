@@ -25,7 +25,8 @@ use crate::instance::{self, Card};
 use crate::report::{Circumstances, IntervalReport, JobReport, Latency, Place, TestReport, half_width};
 use crate::report_page::json::{damaged, experiment, kind, tunes};
 use crate::report_page::{Kind, sim};
-use crate::sim::report::{RunForm, sweep_text};
+use crate::sim::form::RunForm;
+use crate::sim::report::sweep_text;
 use crate::tune::{TuneReport, Unit};
 
 /// The figures of a result, and the host and time that it states.

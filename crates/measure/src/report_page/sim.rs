@@ -17,7 +17,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Content, Kind};
-use crate::sim::report::{CellForm, RunForm, check_is_whole};
+use crate::sim::form::RunForm;
+use crate::sim::report::{CellForm, check_is_whole};
 use crate::sim::result::{self, Measured};
 
 /// Newest readable schema of both results.

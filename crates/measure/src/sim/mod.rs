@@ -27,6 +27,7 @@
 //! # Ok::<(), plimsoll_files::ConfigError>(())
 //! ```
 
+pub(crate) mod form;
 pub mod parts;
 pub mod report;
 pub mod result;

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use twox_hash::XxHash3_64;
 
-use super::report::{RunForm, SCHEMA};
+use super::form::{RunForm, SCHEMA};
 use super::run::{Finished, Subject, Task};
 
 /// Most missing parts that an error lists.

@@ -17,9 +17,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use plimsoll::backend::OpenOptions;
 use plimsoll::backend::choose::BackendKind;
-use plimsoll::backend::memory::MemoryBackend;
-use plimsoll::backend::{Backend, OpenOptions};
 use plimsoll::sys::statfs::file_system;
 use plimsoll::{Class, Classes, Data, DiskSetup, Request, RequestKind, ShardOptions, Topology, run_shards};
 use plimsoll_files::jobs::{Job, JobKind};
@@ -27,11 +26,10 @@ use plimsoll_files::setup::is_in_memory;
 
 use super::locks::FileLocks;
 use super::named::NamedFiles;
+use super::scratches::{ScratchFiles, file_name, fill_scratches, length_of, make_in_memory};
 use super::{Storage, TestError, TestOptions, device, named};
 use crate::load::{Control, JobSpec, LoadError, Scratch, Target, unlink_path};
 
-/// Most characters of a job's name that its files' names keep.
-const FILE_NAME_CHARS: usize = 64;
 /// Bytes after which an appending job in memory starts over.
 const APPEND_IN_MEMORY_BYTES: u64 = 1 << 30;
 /// Most bytes that are reserved for an appending job without a size.
@@ -43,8 +41,6 @@ const UNLINK_ALIGN_BYTES: u64 = 1 << 20;
 /// clone removes the files.
 #[derive(Clone, Debug, Default)]
 pub struct ReusedFiles(Arc<Mutex<ScratchFiles>>);
-
-pub(super) type ScratchFiles = BTreeMap<PathBuf, Scratch>;
 
 impl ReusedFiles {
     /// Takes the files of earlier runs; none if a job needs new ones because it removes, grows, discards or checks its
@@ -325,24 +321,6 @@ fn region_bytes(path: &Path, job: &Job) -> Result<u64, TestError> {
     })
 }
 
-/// Fills scratch files (directory, path and length) one after another, until `control` asks for the end.
-pub(super) fn fill_scratches(
-    scratches: &ScratchFiles,
-    to_fill: &[(PathBuf, PathBuf, u64)],
-    options: &TestOptions,
-    control: &Control,
-) -> Result<(), TestError> {
-    for (directory, path, len_bytes) in to_fill {
-        if let Some(scratch) = scratches.get(directory) {
-            scratch.fill(&[(path.clone(), *len_bytes)], options.backend, control)?;
-        }
-        if control.stop.is_asked() {
-            break;
-        }
-    }
-    Ok(())
-}
-
 /// Describes the region of a file that is too short for a job.
 pub(super) fn region_text(offset_bytes: u64, data_size_bytes: Option<u64>) -> String {
     match (offset_bytes, data_size_bytes) {
@@ -417,33 +395,11 @@ fn make_all_in_memory(topology: &Topology, job: &Job, path: &Path, bytes: u64) -
     }
 }
 
-/// Creates a file of zeros for the memory backend, so that reads find data.
-pub(super) fn make_in_memory(topology: &Topology, path: &Path, len_bytes: u64) -> std::io::Result<()> {
-    let mut backend = MemoryBackend::new(topology.memory())?;
-    let (file, _) = backend.open(path, &OpenOptions { write: true, create_new: true, ..OpenOptions::default() })?;
-    backend.set_file_len(file, len_bytes)
-}
-
-/// Returns the name of the scratch file of job `number` on `shard`. Names of jobs are free text, so only the number
-/// makes file names unique.
-pub(super) fn file_name(number: usize, job: &str, shard: u16) -> String {
-    let letter = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
-    let name: String = job.chars().take(FILE_NAME_CHARS).map(letter).collect();
-    format!("plimsoll-test-{number}-{name}-{shard}")
-}
-
 /// Returns the bytes after which each of `files` appending files starts over: together an eighth of the space left
 /// free by the other files, but at least 1 MiB each.
 fn append_room_bytes(directory: &Path, needed_bytes: u64, files: u64) -> u64 {
     let free_bytes = file_system(directory).map_or(APPEND_IN_MEMORY_BYTES, |fs| fs.available_bytes);
     (free_bytes.saturating_sub(needed_bytes) / 8 / files.max(1)).max(1 << 20)
-}
-
-/// Returns the length of a file or block device in bytes.
-pub(super) fn length_of(path: &Path) -> Result<u64, TestError> {
-    use std::io::Seek;
-    let opened = std::fs::File::open(path).and_then(|mut file| file.seek(std::io::SeekFrom::End(0)));
-    opened.map_err(|error| TestError::Storage { path: path.display().to_string(), reason: error.to_string() })
 }
 
 /// Reserves `len_bytes` for the file at `path`, without making it longer.

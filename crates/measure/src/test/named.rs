@@ -23,7 +23,7 @@ use plimsoll_files::job_files::{FileSet, Length};
 use plimsoll_files::jobs::Job;
 use plimsoll_files::setup::is_in_memory;
 
-use super::files::{ScratchFiles, file_name, fill_scratches, length_of, make_in_memory};
+use super::scratches::{ScratchFiles, file_name, fill_scratches, length_of, make_in_memory};
 use super::{BackendKind, TestError, TestOptions, device};
 use crate::load::{Control, JobSpec, LoadError, Scratch, ScratchError, Target};
 

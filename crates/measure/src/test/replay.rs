@@ -33,8 +33,8 @@ use plimsoll_files::setup::is_in_memory;
 use plimsoll_observe::trace::span::Origin;
 use serde::Serialize;
 
-use super::files::{length_of, make_in_memory};
 use super::locks::FileLocks;
+use super::scratches::{length_of, make_in_memory};
 use super::{Storage, TestError, TestOptions, add_class, device, make_classes};
 use crate::load::replay::{
     Places, ReplayClass, ReplayError, ReplayPlan, ReplayTotals, Replayed, Speed, Survey, replay,

@@ -1,0 +1,51 @@
+//! Options of a database and of the scheduler below it.
+//!
+//! # Example
+//! `DatabaseOptions::new("/var/lib/kv")` has a disk without a model and 512 MiB of memory.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The scheduler's model of the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskModel {
+    /// No model: all requests are sent to the disk at once.
+    Unlimited,
+    /// The file that `plimsoll tune -o` wrote.
+    IoProperties(PathBuf),
+}
+
+/// Options for opening a database.
+#[derive(Clone, Debug)]
+pub struct DatabaseOptions {
+    /// The directory of the tree; created if missing.
+    pub directory: PathBuf,
+    /// The directory of the write-ahead log, if it differs from `directory`.
+    pub commitlog_directory: Option<PathBuf>,
+    /// The disk's model.
+    pub disk: DiskModel,
+    /// Most device time that the scheduler keeps in flight; `None` for the library's goal. A disk with a long latency
+    /// needs more.
+    pub latency_goal: Option<Duration>,
+    /// Whether the scheduler dispatches everything at once although it has a model.
+    pub is_drained: bool,
+    /// The memory budget in bytes, at least [`crate::settings::MEMORY_MIN_BYTES`].
+    pub memory_bytes: u64,
+    /// The file in which the stations of each request are recorded.
+    pub trace: Option<PathBuf>,
+}
+
+impl DatabaseOptions {
+    /// Returns options for a database in `directory`, on a disk without a model.
+    pub fn new(directory: impl Into<PathBuf>) -> DatabaseOptions {
+        DatabaseOptions {
+            directory: directory.into(),
+            commitlog_directory: None,
+            disk: DiskModel::Unlimited,
+            latency_goal: None,
+            is_drained: false,
+            memory_bytes: 512 << 20,
+            trace: None,
+        }
+    }
+}
