@@ -35,10 +35,10 @@ use futures_util::stream;
 use plimsoll_show::printable::printable;
 use serde_json::{Value, json};
 
+use crate::answer::Answer;
 use crate::ask;
 use crate::depot::{Depot, Table};
 use crate::failure::Failure;
-use crate::answer::Answer;
 use crate::output::{Format, check_count};
 use crate::scratch::Scratch;
 use crate::words;

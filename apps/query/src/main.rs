@@ -37,8 +37,8 @@ use plimsoll_figures::units::parse_size_bytes;
 use plimsoll_show::printable::{printable, printable_lines};
 use tokio::signal::unix::{SignalKind, signal};
 
-use failure::Failure;
 use answer::Answer;
+use failure::Failure;
 use output::Format;
 use scratch::Scratch;
 
