@@ -222,7 +222,10 @@ mod tests {
             let listed: Vec<ObjectMeta> = kept.list(None).try_collect().await.unwrap();
             let day = kept.list_with_delimiter(Some(&Key::from("hist/host=7/date=2026-03-14"))).await.unwrap();
             for files in [listed, day.objects] {
-                assert_eq!(files.into_iter().map(|file| file.location).collect::<Vec<_>>(), [first.clone()]);
+                assert_eq!(
+                    files.into_iter().map(|file| file.location).collect::<Vec<_>>(),
+                    std::slice::from_ref(&first)
+                );
             }
         });
     }
