@@ -5,8 +5,8 @@
 //! that serve clients, a query whose block has arrived would wait for that.
 //!
 //! # How it works
-//! A Tokio runtime of its own, whose threads have the niceness [`NICE`]: the kernel runs them where others leave a CPU
-//! idle, and for a small part of the time where they do not. SlateDB is built on it, but for the task that takes
+//! A Tokio runtime of its own, whose threads are nicer than the process by [`NICE`]: the kernel runs them where others
+//! leave a CPU idle, and for a small part of the time where they do not. SlateDB is built on it, but for the task that takes
 //! writes; the commit log stays on the runtime of the clients.
 //!
 //! # Example
@@ -14,12 +14,14 @@
 
 use std::io;
 
-use rustix::process::setpriority_process;
+use rustix::process::{getpriority_process, setpriority_process};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// The niceness of the threads: a tenth of the weight of a thread of niceness 0 in the kernel's scheduler (`nice(1)`:
-/// each step is a factor of 1.25).
+/// Niceness of the threads beyond the process's own: a tenth of the weight of its other threads in the kernel's scheduler
+/// (each step is a factor of 1.25).
 const NICE: i32 = 10;
+/// The kernel's highest niceness.
+const NICEST: i32 = 19;
 
 /// The runtime of background work.
 pub(crate) struct Background {
@@ -33,12 +35,14 @@ impl Background {
     /// # Errors
     /// The system refuses a thread.
     pub(crate) fn start() -> io::Result<Background> {
-        let nice = || {
+        // Not read by the threads themselves: those that a thread of the runtime starts have its niceness already.
+        let nice = getpriority_process(None)?.saturating_add(NICE).min(NICEST);
+        let give_way = move || {
             // Where the system refuses this, background work has the priority of the queries.
-            let _ = setpriority_process(None, NICE);
+            let _ = setpriority_process(None, nice);
         };
         let runtime =
-            Builder::new_multi_thread().thread_name("kv-background").enable_all().on_thread_start(nice).build()?;
+            Builder::new_multi_thread().thread_name("kv-background").enable_all().on_thread_start(give_way).build()?;
         Ok(Background { runtime: Some(runtime) })
     }
 
@@ -69,8 +73,7 @@ mod tests {
 
         let (_, behind_the_name) = stat.rsplit_once(')').unwrap();
         let nice: i32 = behind_the_name.split_whitespace().nth(16).unwrap().parse().unwrap();
-        assert_eq!(nice, NICE);
-        let own = rustix::process::getpriority_process(None).unwrap();
-        assert!(own < NICE, "the thread of the test keeps its priority");
+        let own = getpriority_process(None).unwrap();
+        assert_eq!(nice, (own + NICE).min(NICEST), "the process has {own}");
     }
 }
