@@ -6,8 +6,8 @@
 //!
 //! # How it works
 //! A Tokio runtime of its own, whose threads are nicer than the process by [`NICE`]: the kernel runs them where others
-//! leave a CPU idle, and for a small part of the time where they do not. SlateDB is built on it, but for the task that takes
-//! writes; the commit log stays on the runtime of the clients.
+//! leave a CPU idle, and for a small part of the time where they do not. SlateDB is built on it, but for the task that
+//! takes writes; the commit log stays on the runtime of the clients.
 //!
 //! # Example
 //! `background.handle().spawn(builder.build())`
@@ -17,8 +17,8 @@ use std::io;
 use rustix::process::{getpriority_process, setpriority_process};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Niceness of the threads beyond the process's own: a tenth of the weight of its other threads in the kernel's scheduler
-/// (each step is a factor of 1.25).
+/// Niceness of the threads beyond the process's own: a tenth of the weight of its other threads in the kernel's
+/// scheduler (each step is a factor of 1.25).
 const NICE: i32 = 10;
 /// The kernel's highest niceness.
 const NICEST: i32 = 19;

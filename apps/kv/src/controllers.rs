@@ -8,9 +8,9 @@
 //! Every [`INTERVAL`], ScyllaDB's curves in [`plimsoll::core::backlog`] map two backlogs to shares: unflushed memory
 //! divided by its limit, and the bytes that compaction still has to write divided by the memory budget. The curves are
 //! for queries of 1000 shares; those here have [`QUERY_SHARES`]. The first curve ends one memory table earlier, because
-//! SlateDB frees memory a table at a time. A level 0 that is more than half full also counts as a backlog of compaction:
-//! a full one stops flushes, however few bytes it has. Clients' writes are delayed by the cube of the fullness of memory
-//! or of level 0, whichever is fuller; level 0 counts once it has files enough to be compacted.
+//! SlateDB frees memory a table at a time. A level 0 that is more than half full also counts as a backlog of
+//! compaction: a full one stops flushes, however few bytes it has. Clients' writes are delayed by the cube of the
+//! fullness of memory or of level 0, whichever is fuller; level 0 counts once it has files enough to be compacted.
 //!
 //! # Limits
 //! A running compaction counts as not begun, because SlateDB does not report its progress.

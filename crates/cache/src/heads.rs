@@ -5,8 +5,8 @@
 //! for that.
 //!
 //! # How it works
-//! A [`Head`] is stored as a block of 28 bytes under the object's key. [`Heads`] keeps those that were read lately, each
-//! with the index entry that it was read by: a head in memory is valid as long as that entry is.
+//! A [`Head`] is stored as a block of 28 bytes under the object's key. [`Heads`] keeps those that were read lately,
+//! each with the index entry that it was read by: a head in memory is valid as long as that entry is.
 //!
 //! # Limits
 //! 65,536 heads, of about 80 bytes each.

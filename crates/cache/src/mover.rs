@@ -8,8 +8,8 @@
 //! The allocator names the slabs to be emptied, or the fullest disk, and a pass over the index finds their entries.
 //! Each block is read, verified and written elsewhere; then the index is pointed there, if the block has not changed
 //! meanwhile. The old place is freed like any other. All of this is in class `cache.evacuate`, and limited by
-//! `move_bytes_per_s` if set. During an evacuation, a block that fits nowhere else is evicted. The blocks of a disk to be
-//! removed first wait for the room that eviction and the next checkpoint make: the keeper does both after each pass.
+//! `move_bytes_per_s` if set. During an evacuation, a block that fits nowhere else is evicted. The blocks of a disk to
+//! be removed first wait for the room that eviction and the next checkpoint make: the keeper does both after each pass.
 //!
 //! # Limits
 //! One pass over the index for each batch of slabs. A crash in the middle costs only the copies made.

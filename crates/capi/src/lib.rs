@@ -8,8 +8,8 @@
 //! caller keeps the [`Permit`] of a call in memory of its own, so a call allocates nothing.
 //!
 //! # Limits
-//! One disk per handle; classes are not removed. A permit refers to its gate: the caller closes the gate after all its calls have ended, and
-//! that is not checked. A panic ends the process.
+//! One disk per handle; classes are not removed. A permit refers to its gate: the caller closes the gate after all its
+//! calls have ended, and that is not checked. A panic ends the process.
 //!
 //! # Example
 //! `examples/gate.c`

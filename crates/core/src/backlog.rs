@@ -77,8 +77,8 @@ impl ShareCurve {
         ShareCurve { points: vec![(0.0, 0), (0.6 - table, 10), (0.8 - table, 200), (1.0 - table, 1000)] }
     }
 
-    /// Returns one of ScyllaDB's curves for a database whose queries have `shares` instead of 1000, with all of its shares
-    /// in that proportion, rounded to whole ones.
+    /// Returns one of ScyllaDB's curves for a database whose queries have `shares` instead of 1000, with all of its
+    /// shares in that proportion, rounded to whole ones.
     #[must_use]
     pub fn beside(mut self, shares: u32) -> ShareCurve {
         for (_, at) in &mut self.points {

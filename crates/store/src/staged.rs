@@ -158,8 +158,8 @@ pub(crate) fn link(from: &Path, to: &Path) -> io::Result<()> {
     Err(failed.unwrap_or_else(|| io::Error::other("others keep removing names as soon as they are made")))
 }
 
-/// Renames `from` to `to` durably, also if `to` is a copy of `from`, which is another name of the same file: `rename(2)`
-/// would do nothing then. Replaces what was at `to`.
+/// Renames `from` to `to` durably, also if `to` is a copy of `from`, which is another name of the same file:
+/// `rename(2)` would do nothing then. Replaces what was at `to`.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     let (source, target) = (from.parent().unwrap_or(from), to.parent().unwrap_or(to));
     let was = from.symlink_metadata()?;

@@ -8,9 +8,9 @@
 //! Each shard gets a message, and copies its counters when it reads its mail. The caller waits until all have answered
 //! or [`DEADLINE`] has passed. Shards without an answer are listed, and not asked again before they have answered the
 //! last question. Their figures are those of their last answer, so that counters do not fall while a shard is busy; an
-//! answer that comes too late for one sample counts in the next. The counters of shards that have ended stay in the sums
-//! ([`crate::retired`]). A sample that is younger than [`FRESH`] is returned again,
-//! so that many clients cost as little as one.
+//! answer that comes too late for one sample counts in the next. The counters of shards that have ended stay in the
+//! sums ([`crate::retired`]). A sample that is younger than [`FRESH`] is returned again, so that many clients cost as
+//! little as one.
 //!
 //! # Limits
 //! The shards are read one after the other, not at one moment. A shard that never answered has no figures.
