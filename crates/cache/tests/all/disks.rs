@@ -57,6 +57,20 @@ async fn nap(life: &Life, seconds: u64) {
     life.runtime().shard(0).clone().sleep(Duration::from_secs(seconds)).await;
 }
 
+/// Removes the second of two disks, which must be gone within `seconds`.
+async fn remove_second(cache: &BlockCache, life: &Life, town: &Town, seconds: u64) -> CacheStats {
+    cache.remove_disk(&town.disks[1].path).unwrap();
+    for _ in 0..seconds {
+        nap(life, 1).await;
+        if cache.stats().disks.len() == 1 {
+            break;
+        }
+    }
+    let stats = cache.stats();
+    assert_eq!(stats.disks.len(), 1, "it is still there: {:?}", stats.disks[1]);
+    stats
+}
+
 fn health(stats: &CacheStats, disk: usize) -> DiskHealth {
     stats.disks[disk].health
 }
@@ -321,15 +335,7 @@ fn removing_a_disk_of_a_full_cache_costs_the_oldest_blocks() {
         let newest = inserted - 2000..inserted;
         let before = cache.stats();
         let there = hits(cache, newest.clone(), 1).await.len();
-        cache.remove_disk(&town.disks[1].path).unwrap();
-        for _ in 0..600 {
-            nap(&life, 1).await;
-            if cache.stats().disks.len() == 1 {
-                break;
-            }
-        }
-        let after = cache.stats();
-        assert_eq!(after.disks.len(), 1, "it is still there: {:?}", after.disks[1]);
+        let after = remove_second(cache, &life, &town, 600).await;
         assert!(after.blocks * 5 > before.blocks * 2, "{} of {} blocks", after.blocks, before.blocks);
         assert_eq!(hits(cache, newest, 1).await.len(), there);
     });
@@ -608,15 +614,7 @@ fn a_removal_waits_for_the_room_that_a_checkpoint_frees() {
         for n in (0..9_000).step_by(2) {
             cache.remove(&key(n)).await.unwrap();
         }
-        cache.remove_disk(&town.disks[1].path).unwrap();
-        for _ in 0..100 {
-            nap(&life, 1).await;
-            if cache.stats().disks.len() == 1 {
-                break;
-            }
-        }
-        let stats = cache.stats();
-        assert_eq!(stats.disks.len(), 1, "it is still there: {:?}", stats.disks[1]);
+        let stats = remove_second(cache, &life, &town, 100).await;
         assert_eq!((hits(cache, 0..9_000, 1).await.len(), stats.evictions), (4_500, 0));
     });
     life.close();
