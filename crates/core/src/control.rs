@@ -97,7 +97,7 @@ use config::{clamped_goal, elasticity_goal};
 use event::EventLog;
 pub use event::{ControlEvent, EVENTS_KEPT, EventKind, EventReason};
 use falls::Cut;
-use meter::Meter;
+use meter::{Meter, Waves};
 pub use price::WindowLimit;
 use search::Search;
 use totals::UNLOADED_SHIFT;
@@ -200,6 +200,9 @@ pub(crate) struct Controller {
     turnover_from: u64,
     /// The window of the last phase of the trim.
     phase_window_ns: f64,
+    /// Most requests in flight while the device filled, in this phase of the trim.
+    filled_requests: u32,
+    waves: Waves,
     phase: Meter,
     turnover: Meter,
     period: Meter,
@@ -260,6 +263,8 @@ impl Controller {
             phase_from: 0,
             turnover_from: 0,
             phase_window_ns: 0.0,
+            filled_requests: 0,
+            waves: Waves::default(),
             phase: Meter::default(),
             turnover: Meter::default(),
             period: Meter::default(),
@@ -372,6 +377,11 @@ impl Controller {
             self.restart(now_ns, totals);
         }
 
+        let is_in_round = self.trim.stage() != Stage::Hold;
+        if is_in_round {
+            self.end_wave(now_ns, totals);
+        }
+
         let window_was_full = totals.window_blocks > self.last.window_blocks;
         let was_full_for = [0, 1].map(|lane| totals.lanes[lane].window_blocks > self.last.lanes[lane].window_blocks);
         for meter in [&mut self.phase, &mut self.turnover, &mut self.period] {
@@ -384,7 +394,7 @@ impl Controller {
             self.turnover = Meter::start(now_ns, totals);
             self.period = self.turnover;
         }
-        if totals.completions < self.phase_from {
+        if !is_in_round && totals.completions < self.phase_from {
             self.phase = Meter::start(now_ns, totals);
         }
 
@@ -396,8 +406,8 @@ impl Controller {
         if holds && self.config.enabled {
             self.end_turnover(now_ns, totals);
         }
-        if self.config.enabled {
-            self.end_phase(now_ns, totals);
+        if !is_in_round && self.config.enabled {
+            self.end_phase(now_ns, totals, (now_ns, totals));
         }
     }
 
@@ -497,11 +507,9 @@ impl Controller {
         self.probe_ratio = exp(self.search.probe_ln());
         let in_flight = u64::from(totals.in_flight_requests);
         let settled = in_flight + in_flight.min(SETTLED_MORE);
-        // The device fills first.
-        let is_filling = self.trim.stage() == Stage::Excursion;
         let window_ns = self.window();
-        let filling = if is_filling { FILLS * window_ns / self.typical_ns().max(1.0) } else { 0.0 };
-        self.phase_from = totals.completions.saturating_add(settled.max(filling as u64));
+        self.phase_from = totals.completions.saturating_add(settled);
+        self.filled_requests = totals.in_flight_requests;
         if self.trim.part_now().is_some() && window_ns != std::mem::replace(&mut self.phase_window_ns, window_ns) {
             // The rates of two windows differ; that is neither a fall nor a recovery.
             self.turnover_from = self.phase_from;
@@ -509,18 +517,41 @@ impl Controller {
         self.phase = Meter::start(now_ns, totals);
     }
 
-    /// Ends a phase of the probe; the second of a pair may move the centre.
-    fn end_phase(&mut self, now_ns: u64, totals: &Totals) {
+    /// Begins or ends a phase of the trim at the previous step, if a wave of completions ended there. Without the end of
+    /// a wave for the length of a phase, any step does.
+    fn end_wave(&mut self, now_ns: u64, totals: &Totals) {
+        let (wave_ns, wave) = (self.last_completion_ns, self.last);
+        let length = self.phase_length();
+        let more = if self.waves.ended_before(now_ns.saturating_sub(wave_ns)) { 0 } else { length };
+
+        if !self.phase.has_begun(self.phase_from) {
+            if totals.in_flight_requests > self.filled_requests.saturating_add(self.filled_requests / FILL_PART) {
+                // The device still fills: the requests that it has now do not count.
+                self.filled_requests = totals.in_flight_requests;
+                self.phase_from = totals.completions.saturating_add(u64::from(self.filled_requests));
+            }
+            if totals.completions >= self.phase_from.saturating_add(more) {
+                self.phase_from = wave.completions;
+                self.phase = Meter::start(wave_ns, &wave);
+            }
+        } else if self.phase.completions(&wave) >= length.saturating_add(more) {
+            self.end_phase(now_ns, totals, (wave_ns, &wave));
+        }
+    }
+
+    /// Ends a phase with the totals `end` at `end_ns`, now or at the previous step. The second phase of a pair of the
+    /// probe may move the centre.
+    fn end_phase(&mut self, now_ns: u64, totals: &Totals, (end_ns, end): (u64, &Totals)) {
         let length = self.phase_length();
         let least_ns = (PHASE_AWAYS * self.away_ns) as u64;
         if !matches!(self.mode, Mode::Probe)
-            || self.phase.completions(totals) < length
-            || self.phase.elapsed_ns(now_ns) < least_ns
+            || self.phase.completions(end) < length
+            || self.phase.elapsed_ns(end_ns) < least_ns
         {
             return;
         }
 
-        let reading = self.phase.read(now_ns, totals);
+        let reading = self.phase.read(end_ns, end);
         let windows_min = match self.trim.stage() {
             Stage::Excursion => 0.0,
             _ if self.is_rough() => PHASE_WINDOWS_FAR,

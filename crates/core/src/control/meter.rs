@@ -12,6 +12,11 @@
 //!   that was in flight at the steps at which the window had been full. Pauses between bursts fail this test. Time in
 //!   which the device was dry because of absent queues (`queue/away`) does not count.
 //!
+//! A device with many requests in it may complete them in *waves*: all that one pass of its host has served, then none
+//! for milliseconds. A phase of a few waves that begins in the middle of one counts completions for which it has no
+//! time. So a phase of the trim begins and ends where a wave ends: before a gap that is long compared with the longest
+//! recent one ([`Waves`]). Between completions that come evenly, each gap is long.
+//!
 //! On a duplex disk each direction has the same test: it *was held back* if the disk was offered enough and the window
 //! was full for that direction too. The work of both is divided in proportion to the completions of each.
 //!
@@ -31,8 +36,26 @@ const UNBLOCKED_PART: u64 = 8;
 const FULLNESS_MIN: f64 = 0.6;
 /// Smallest part of the time that counts as present: absences of several queues overlap.
 const PRESENT_LEAST: f64 = 0.05;
+/// A gap between two steps ends a wave if it is at least a `GAP_PART`-th of the longest one, which fades by a
+/// `GAP_FADES`-th at each step.
+const GAP_PART: u64 = 2;
+const GAP_FADES: u64 = 10;
 /// Part of the work in flight that counts as done.
 const IN_FLIGHT_DONE: f64 = 0.5;
+
+/// The ends of waves of completions, by the gaps between steps; see the module's documentation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waves {
+    longest_gap_ns: u64,
+}
+
+impl Waves {
+    /// Returns whether a wave ended at the previous step, `gap_ns` before this one.
+    pub(crate) fn ended_before(&mut self, gap_ns: u64) -> bool {
+        self.longest_gap_ns = gap_ns.max(self.longest_gap_ns - self.longest_gap_ns / GAP_FADES);
+        gap_ns >= self.longest_gap_ns / GAP_PART
+    }
+}
 
 /// A measurement in progress; see the module's documentation.
 #[derive(Clone, Copy, Debug, Default)]
@@ -121,6 +144,11 @@ impl Meter {
             certain,
             present,
         }
+    }
+
+    /// Returns whether the measurement began at the `from`-th completion or later.
+    pub(crate) fn has_begun(&self, from: u64) -> bool {
+        self.start.completions >= from
     }
 
     pub(crate) fn elapsed_ns(&self, now_ns: u64) -> u64 {

@@ -37,6 +37,8 @@ pub(super) struct Device {
     pub(super) sigma: f64,
     /// Standard deviation of the logarithm of the whole device's speed, which is drawn every 20 ms.
     pub(super) weather: f64,
+    /// With more than [`WAVE_REQUESTS`] in the device, completions are seen together, at multiples of this time.
+    pub(super) wave_ns: u64,
     pub(super) sizes: Sizes,
     /// The rate with 1, 2, 3... requests in the device, over the model's; with more, the last one holds. One server.
     pub(super) curve: Option<&'static [f64]>,
@@ -76,6 +78,9 @@ pub(super) struct Bin {
     /// Integral of the work in flight over the bin.
     in_flight_ns2: f64,
 }
+
+/// Requests in the device up to which completions are seen one by one.
+const WAVE_REQUESTS: u32 = 32;
 
 pub(super) const BIN_NS: u64 = 10 * MS;
 
@@ -281,10 +286,15 @@ impl World<'_> {
             Event::Served { queue, cost_ns, sent_ns } => {
                 self.busy[queue] -= 1;
                 self.serve(queue);
-                if self.fixed_ns == 0 {
+                let seen_ns = if self.device.wave_ns > 0 && self.totals.in_flight_requests > WAVE_REQUESTS {
+                    self.now_ns.next_multiple_of(self.device.wave_ns)
+                } else {
+                    self.now_ns + self.fixed_ns
+                };
+                if seen_ns == self.now_ns {
                     self.complete(cost_ns, sent_ns);
                 } else {
-                    self.post(self.now_ns + self.fixed_ns, Event::Done { cost_ns, sent_ns });
+                    self.post(seen_ns, Event::Done { cost_ns, sent_ns });
                 }
             }
             Event::Done { cost_ns, sent_ns } => self.complete(cost_ns, sent_ns),
@@ -444,6 +454,7 @@ pub(super) fn device(queues: usize, servers: usize, fixed_us: u64, sigma: f64, s
         speed: 1.0,
         sigma,
         weather: 0.0,
+        wave_ns: 0,
         sizes,
         curve: None,
         changes: Vec::new(),

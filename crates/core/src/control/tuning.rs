@@ -108,9 +108,8 @@ pub(super) const TRIM_REST_MOST_NS: u64 = 10_000_000_000;
 /// outstanding, and no more, because some disks give less with very many.
 pub(super) const EXCURSION_NS: f64 = 16e6;
 pub(super) const EXCURSION_BOUNDS: f64 = 4.0;
-/// Completions before its first phase, over the requests that such a window holds: the device fills as fast as tokens
-/// allow.
-pub(super) const FILLS: f64 = 1.5;
+/// The device fills, in a phase of the trim, as long as the requests in it become more by a `FILL_PART`-th.
+pub(super) const FILL_PART: u32 = 8;
 /// Completions of each of its two phases.
 pub(super) const EXCURSION_COMPLETIONS: u64 = 192;
 /// Excursions before the first trial, the fewest after which a reference is raised, and the most that count in their
