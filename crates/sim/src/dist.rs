@@ -66,7 +66,6 @@ impl LogNormal {
         LogNormal { table: quantiles().iter().map(|&z| exp(sigma * z) as f32).collect() }
     }
 
-    /// Draws once.
     #[inline]
     pub fn sample(&self, rng: &mut Rng) -> f64 {
         self.at(rng.next_u64())

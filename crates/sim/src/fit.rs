@@ -71,30 +71,24 @@ pub struct Cell {
     pub p95_ns: f64,
 }
 
-/// The reason why there is no fit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FitError {
-    /// A cell holds an impossible number.
     Cell {
         /// Index of the cell, from 0, in the order given.
         index: usize,
         /// The field of [`Cell`].
         field: &'static str,
-        /// The expected value.
         expected: &'static str,
-        /// The value found.
         found: f64,
     },
     /// Not enough cells, or not enough different rates.
     TooFew {
-        /// Cells given.
         cells: usize,
         /// Different rates of writing.
         write_levels: usize,
         /// Different rates of reading.
         read_levels: usize,
     },
-    /// The table could not be made.
     Surface(SurfaceError),
 }
 
@@ -122,7 +116,6 @@ impl core::error::Error for FitError {}
 pub enum Note {
     /// Cells inside the frontier that were not measured and are interpolated.
     Holes {
-        /// Number of such cells.
         count: usize,
     },
     /// The same pair of rates was measured more than once; the geometric mean counts.
@@ -132,14 +125,11 @@ pub enum Note {
     },
     /// Cells with a latency at the highest value that the measurement records: the true latency is higher.
     Clipped {
-        /// Cells with p50 there.
         p50_count: usize,
-        /// Cells with p95 there.
         p95_count: usize,
     },
     /// Cells whose median is lower by a quarter or more than that of a cell with fewer reads and no more writes.
     NotMonotone {
-        /// Number of such cells.
         count: usize,
     },
     /// The rates scatter too much for narrow levels: levels are as wide as this part of the axis.
@@ -179,7 +169,6 @@ impl fmt::Display for Note {
     }
 }
 
-/// A device model made from measurements.
 #[derive(Clone, Debug)]
 pub struct Fit {
     /// The model: capacity, mix exponent, unloaded latency and table.
@@ -188,11 +177,9 @@ pub struct Fit {
     pub frontier: Frontier,
     /// The table, also part of `spec`.
     pub surface: LatencySurface,
-    /// Cells used.
     pub cells: usize,
     /// Highest latency that the measurement records, in nanoseconds, if it seems to have one.
     pub clip_ns: Option<f64>,
-    /// Caveats.
     pub notes: Vec<Note>,
 }
 

@@ -40,9 +40,7 @@ use crate::rng::Rng;
 
 /// Largest ln(p95 / median) of the lognormal body: ln 4. Beyond it, stalls make up the difference.
 const LN_BODY_RATIO_MAX: f64 = 2.0 * core::f64::consts::LN_2;
-/// The standard normal quantile of 0.95.
 const Z_95: f64 = 1.644_853_626_951_472_7;
-/// The standard normal quantile of 0.9.
 const Z_90: f64 = 1.281_551_565_544_600_4;
 /// Index of the Pareto tail of stalls: mean and variance are finite.
 const STALL_TAIL_INDEX: f64 = 3.0;
@@ -50,10 +48,8 @@ const STALL_TAIL_INDEX: f64 = 3.0;
 const RATIO_MIN: f64 = 1.001;
 /// Entries of the table that finds the interval of a rate.
 const BUCKETS: usize = 256;
-/// Most levels of an axis.
 const LEVELS_MAX: usize = 1024;
 
-/// The reason why a table is refused.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SurfaceError {
     /// An axis has no levels, more than 1024, or levels that do not rise strictly from 0 or more.
@@ -61,22 +57,18 @@ pub enum SurfaceError {
         /// "write_bytes_per_s" or "read_iops".
         axis: &'static str,
     },
-    /// A column of latencies has the wrong length.
     Length {
         /// "p50_ns" or "p95_ns".
         column: &'static str,
         /// Write levels times read levels.
         expected: usize,
-        /// The number given.
         found: usize,
     },
-    /// A latency is not positive and finite.
     Latency {
         /// "p50_ns" or "p95_ns".
         column: &'static str,
         /// Index of the latency, from 0.
         index: usize,
-        /// The value found.
         found: f64,
     },
 }
@@ -245,7 +237,6 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Draws a latency in nanoseconds.
     #[inline]
     #[must_use]
     pub fn sample(&self, rng: &mut Rng) -> f64 {

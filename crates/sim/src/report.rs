@@ -26,24 +26,17 @@ use crate::world::counters::DiskCounters;
 /// Percentiles of one histogram, in nanoseconds; all 0 if nothing was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LatencySummary {
-    /// Number of values.
     pub count: u64,
-    /// Mean.
     pub mean_ns: f64,
-    /// Median.
     pub p50_ns: u64,
-    /// 95th percentile.
     pub p95_ns: u64,
-    /// 99th percentile.
     pub p99_ns: u64,
-    /// 99.9th percentile.
     pub p999_ns: u64,
     /// The longest, exact.
     pub max_ns: u64,
 }
 
 impl LatencySummary {
-    /// Summarises a histogram.
     #[must_use]
     pub fn of(histogram: &Histogram) -> LatencySummary {
         LatencySummary {
@@ -58,25 +51,20 @@ impl LatencySummary {
     }
 }
 
-/// One interval of a run, for observers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     /// End of the interval, in nanoseconds from the beginning of the world, warm-up included.
     pub at_ns: u64,
     /// Length of the interval, in nanoseconds.
     pub interval_ns: u64,
-    /// Whether it lies in the warm-up.
     pub is_warmup: bool,
     /// By disk and class, in the order of the world's lists: class c of disk d is at d * classes + c. Entries of groups
     /// are empty.
     pub classes: Vec<ClassSample>,
-    /// By disk.
     pub disks: Vec<DiskSample>,
-    /// By shard.
     pub shards: Vec<ShardSample>,
 }
 
-/// One class on one disk in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClassSample {
     /// The class, as its index in the world's list.
@@ -85,7 +73,6 @@ pub struct ClassSample {
     pub disk: usize,
     /// Completed requests, including failed ones.
     pub requests: u64,
-    /// Bytes moved.
     pub bytes: u64,
     /// Device time charged in nanoseconds, by the disk model.
     pub device_time_ns: u64,
@@ -99,12 +86,10 @@ pub struct ClassSample {
     pub queued: u64,
 }
 
-/// One disk in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DiskSample {
     /// Pieces in the device at the end of the interval.
     pub in_device: u32,
-    /// Mean number of pieces in the device.
     pub mean_in_device: f64,
     /// Device time in the device at the end, in nanoseconds, by the disk model.
     pub in_device_ns: u64,
@@ -116,7 +101,6 @@ pub struct DiskSample {
     pub counters: DiskCounters,
 }
 
-/// One shard in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ShardSample {
     /// CPU time of requests, messages and CPU jobs, in nanoseconds. A slice that reaches beyond the interval counts in
@@ -124,20 +108,15 @@ pub struct ShardSample {
     pub cpu_ns: u64,
 }
 
-/// The results of a world.
 #[derive(Clone, Debug)]
 pub struct WorldReport {
-    /// The seed it ran with.
     pub seed: u64,
     /// Length of the measured part, in nanoseconds.
     pub duration_ns: u64,
     /// By disk and class, in the order of the world's lists; groups are left out.
     pub classes: Vec<ClassReport>,
-    /// By disk.
     pub disks: Vec<DiskReport>,
-    /// By job.
     pub jobs: Vec<JobReport>,
-    /// By shard.
     pub shards: Vec<ShardReport>,
     /// Outcomes of all requests, including those of the warm-up.
     pub totals: Totals,
@@ -148,23 +127,19 @@ pub struct WorldReport {
 }
 
 impl WorldReport {
-    /// Returns a class on a disk, by name.
     #[must_use]
     pub fn class(&self, name: &str, disk: usize) -> Option<&ClassReport> {
         self.classes.iter().find(|class| class.name == name && class.disk == disk)
     }
 
-    /// Returns a job, by name.
     #[must_use]
     pub fn job(&self, name: &str) -> Option<&JobReport> {
         self.jobs.iter().find(|job| job.name == name)
     }
 }
 
-/// One class on one disk.
 #[derive(Clone, Debug)]
 pub struct ClassReport {
-    /// The class.
     pub name: String,
     /// The disk, as its index in the world's list.
     pub disk: usize,
@@ -172,11 +147,8 @@ pub struct ClassReport {
     pub stats: ClassStats,
     /// Completed requests, including failed ones.
     pub requests: u64,
-    /// Bytes moved.
     pub bytes: u64,
-    /// Requests a second.
     pub iops: f64,
-    /// Bytes a second.
     pub bytes_per_s: f64,
     /// Device time charged, in nanoseconds by the disk model.
     pub device_time_ns: u64,
@@ -190,20 +162,15 @@ pub struct ClassReport {
     pub device: Histogram,
     /// As the jobs see it: from the time a request was due to its result, messages between shards included.
     pub total: Histogram,
-    /// The shards on which the class had requests.
     pub by_shard: Vec<ClassOnShard>,
 }
 
-/// One class of one shard on one disk.
 #[derive(Clone, Copy, Debug)]
 pub struct ClassOnShard {
-    /// The shard.
     pub shard: usize,
     /// Counters of the I/O queue.
     pub stats: ClassStats,
-    /// Requests a second.
     pub iops: f64,
-    /// Bytes a second.
     pub bytes_per_s: f64,
     /// From enqueue to first dispatch.
     pub queue: LatencySummary,
@@ -213,14 +180,10 @@ pub struct ClassOnShard {
     pub total: LatencySummary,
 }
 
-/// One disk.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskReport {
-    /// Requests a second, of all classes.
     pub iops: f64,
-    /// Bytes a second, of all classes.
     pub bytes_per_s: f64,
-    /// Mean number of pieces in the device.
     pub mean_in_device: f64,
     /// Most pieces in the device at a time.
     pub max_in_device: u32,
@@ -231,10 +194,8 @@ pub struct DiskReport {
     pub utilisation: f64,
 }
 
-/// One job.
 #[derive(Clone, Debug)]
 pub struct JobReport {
-    /// The job.
     pub name: String,
     /// All its shards together.
     pub total: JobCounts,
@@ -244,12 +205,10 @@ pub struct JobReport {
     pub by_shard: Vec<JobOnShard>,
 }
 
-/// Outcomes of a job's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct JobCounts {
     /// Completed requests, including failed ones.
     pub requests: u64,
-    /// Bytes moved.
     pub bytes: u64,
     /// Requests that failed without a byte moved.
     pub errors: u64,
@@ -257,26 +216,19 @@ pub struct JobCounts {
     pub refused: u64,
     /// Requests cancelled because their class was removed.
     pub cancelled: u64,
-    /// Slices of CPU work begun.
     pub slices: u64,
-    /// Requests a second.
     pub iops: f64,
-    /// Bytes a second.
     pub bytes_per_s: f64,
 }
 
-/// A job on one shard.
 #[derive(Clone, Copy, Debug)]
 pub struct JobOnShard {
-    /// The shard.
     pub shard: usize,
-    /// Outcomes of its requests.
     pub counts: JobCounts,
     /// From the time a request was due to its result.
     pub latency: LatencySummary,
 }
 
-/// One shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ShardReport {
     /// CPU time of requests, messages and CPU jobs, in nanoseconds, without that of hogs.
@@ -286,13 +238,10 @@ pub struct ShardReport {
 /// Outcomes of all requests: `sent` is the sum of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Submitted by jobs.
     pub sent: u64,
     /// Completed, with success or not.
     pub finished: u64,
-    /// Refused by the I/O queue.
     pub refused: u64,
-    /// Cancelled in the I/O queue.
     pub cancelled: u64,
     /// Still in an I/O queue, a device or a message.
     pub outstanding: u64,

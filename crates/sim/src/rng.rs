@@ -30,7 +30,6 @@ impl Rng {
         Rng { state: [next(), next(), next(), next()] }
     }
 
-    /// Returns 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = self.state;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);

@@ -43,7 +43,6 @@ const WRITES_MAX: usize = 64;
 /// Bit that marks keys of writes; keys of reads are the time of their arrival.
 const WRITE_KEY: u64 = 1 << 63;
 
-/// Settings of a simulated surface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SurfaceOptions {
     /// Counted reads at each cell; at least 1.
@@ -71,7 +70,6 @@ pub struct CellResult {
     pub model_p50_ns: f64,
     /// 95th percentile of the latency of the simulated reads, in ns.
     pub model_p95_ns: f64,
-    /// Bytes written per second.
     pub achieved_write_bytes_per_s: f64,
     /// Reads completed per second; at cells without reads, probes.
     pub achieved_read_iops: f64,

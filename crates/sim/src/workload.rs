@@ -25,10 +25,8 @@ use plimsoll_core::Op;
 
 use crate::rng::Rng;
 
-/// The shards of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShardSet {
-    /// Every shard.
     All,
     /// These shards (numbers from 0): at least one, none twice.
     List(Vec<u32>),
@@ -86,7 +84,6 @@ impl SizeDist {
         }
     }
 
-    /// Draws the length of the next request, in bytes.
     pub fn draw_bytes(&self, rng: &mut Rng) -> u32 {
         match self {
             SizeDist::Fixed(len_bytes) => *len_bytes,
@@ -105,7 +102,6 @@ impl SizeDist {
     }
 }
 
-/// The spacing of an open loop's moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spacing {
     /// All gaps equal; the first request is sent at the start.
@@ -115,12 +111,10 @@ pub enum Spacing {
     Poisson,
 }
 
-/// One recorded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// When the request is sent, in nanoseconds from the start of the job.
     pub at_ns: u64,
-    /// The operation.
     pub op: Op,
     /// Offset on the disk, in bytes (the job's region is not added).
     pub offset_bytes: u64,
@@ -145,7 +139,6 @@ pub enum Load {
     Open {
         /// Requests a second on each shard, counting each request of a batch: above 0, at most 10^9.
         requests_per_s: f64,
-        /// The spacing of the moments.
         spacing: Spacing,
         /// Requests sent together at each moment, at least 1.
         batch: u32,
@@ -186,7 +179,6 @@ impl Load {
     }
 }
 
-/// One job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobSpec {
     /// Name of the job, different from that of any other.
@@ -195,7 +187,6 @@ pub struct JobSpec {
     pub class: String,
     /// The number of its disk, from 0; ignored with [`Load::Cpu`].
     pub disk: usize,
-    /// The shards on which it runs.
     pub shards: ShardSet,
     /// The operation of its requests; for flush, `sizes` is ignored.
     pub op: Op,

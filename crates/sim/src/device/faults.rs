@@ -35,7 +35,6 @@ pub(super) struct Hang {
     pub(super) for_ns: Option<u64>,
 }
 
-/// The faults that apply to a device.
 #[derive(Debug)]
 pub(super) struct Faults {
     error_rate: f64,

@@ -51,7 +51,6 @@ const HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(super) struct Part {
     pub(super) at_ns: u64,
     pub(super) op: Op,
-    /// Offset on this member.
     pub(super) offset_bytes: u64,
     pub(super) len_bytes: u64,
     /// Cost of a write as a multiple of its cost on the fresh disk.

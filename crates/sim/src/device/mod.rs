@@ -73,15 +73,12 @@ const OFFSET_MAX: u64 = 1 << 60;
 pub struct DeviceRequest {
     /// The caller's name for the request, given back in [`DeviceCompletion::key`].
     pub key: u64,
-    /// The operation.
     pub op: Op,
-    /// Offset in bytes.
     pub offset_bytes: u64,
     /// Length in bytes; 0 for flush.
     pub len_bytes: u32,
 }
 
-/// A completed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceCompletion {
     /// [`DeviceRequest::key`] of the request.

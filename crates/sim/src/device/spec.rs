@@ -23,16 +23,13 @@ use std::fmt;
 
 use crate::latency_surface::LatencySurface;
 
-/// The parameters of a simulated disk.
 #[derive(Clone, Debug)]
 pub struct DeviceSpec {
     /// Size of the whole device in bytes, at least 4096.
     pub capacity_bytes: u64,
-    /// Saturated rates of one member.
     pub rates: RateSpec,
     /// Latency of a request on the idle disk.
     pub latency: LatencySpec,
-    /// The servers inside one member.
     pub channels: ChannelSpec,
     /// p in (r/R)^p + (w/W)^p = 1, above 0; infinite: reads and writes do not disturb each other.
     pub mix_exponent_p: f64,
@@ -43,7 +40,6 @@ pub struct DeviceSpec {
     /// Measured latency of reads of one member below saturation, by its load. Replaces `latency.read_ns`, its sigma and
     /// `interference`; the wait for capacity still adds to it, so leave the channels shared.
     pub latency_surface: Option<LatencySurface>,
-    /// The buffer that lets writes return early.
     pub buffer: BufferSpec,
     /// Fill level, garbage collection, discard.
     pub flash: FlashSpec,
@@ -55,7 +51,6 @@ pub struct DeviceSpec {
     pub network_rtt_ns: u64,
     /// Capacity that changes with time, and stalls.
     pub weather: WeatherSpec,
-    /// Members of a RAID 0.
     pub raid0: RaidSpec,
     /// Chance that a transfer fails with EIO, 0 to 1.
     pub error_rate: f64,
@@ -90,7 +85,6 @@ impl Default for DeviceSpec {
     }
 }
 
-/// Saturated rates of one member.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateSpec {
     /// Small random reads a second.
@@ -164,7 +158,6 @@ impl LatencySpec {
     }
 }
 
-/// The servers inside one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelSpec {
     /// Whether each channel has its own queue: a read is served by the channel of its offset, and may wait while others
@@ -205,7 +198,6 @@ impl Default for InterferenceSpec {
     }
 }
 
-/// The write buffer of one member.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BufferSpec {
     /// Size of the buffer: writes return early while fewer bytes wait in it. 0: no buffer.
@@ -222,7 +214,6 @@ impl Default for BufferSpec {
     }
 }
 
-/// Fill level and garbage collection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlashSpec {
     /// Whether random writes cost the write amplification of the present fill level.
@@ -255,7 +246,6 @@ impl Default for FlashSpec {
     }
 }
 
-/// A mechanical disk: one arm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HddSpec {
     /// Shortest seek, in ns.
@@ -275,7 +265,6 @@ impl Default for HddSpec {
     }
 }
 
-/// The unit of a cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapUnit {
     /// Operations of at most `unit_bytes`: a longer request counts several times. 0: any length counts once.
@@ -283,7 +272,6 @@ pub enum CapUnit {
         /// Greatest length of one operation, in bytes.
         unit_bytes: u32,
     },
-    /// Bytes.
     Bytes,
 }
 
@@ -311,7 +299,6 @@ impl CapUnit {
 /// A cap on operations or bytes a second, with or without credits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CapSpec {
-    /// The unit that the cap counts.
     pub unit: CapUnit,
     /// Units a second without credits, and the growth of credits.
     pub base_per_s: f64,
@@ -321,7 +308,6 @@ pub struct CapSpec {
     pub credits: f64,
 }
 
-/// Changes of the device over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeatherSpec {
     /// (start in ns, factor on the capacity), rising in time.
@@ -361,7 +347,6 @@ impl Default for WeatherSpec {
     }
 }
 
-/// A RAID 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RaidSpec {
     /// Disks, 1 to 256.
@@ -378,7 +363,6 @@ impl Default for RaidSpec {
     }
 }
 
-/// The fault of one member of a RAID 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemberFault {
     /// Index of the member, from 0.
@@ -396,11 +380,9 @@ pub struct FaultWindow {
     pub from_ns: u64,
     /// End of the period, in ns, exclusive.
     pub until_ns: u64,
-    /// The kind of fault.
     pub kind: FaultKind,
 }
 
-/// The kind of a [`FaultWindow`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultKind {
     /// Every kind of request may fail.
@@ -434,9 +416,7 @@ pub enum FaultKind {
 pub struct SpecError {
     /// The parameter, as written in Rust.
     pub key: &'static str,
-    /// The expected value.
     pub expected: &'static str,
-    /// The value found.
     pub found: String,
 }
 

@@ -68,7 +68,6 @@ impl Weather {
         }
     }
 
-    /// Brings the state up to `now_ns`.
     #[inline]
     pub(super) fn advance(&mut self, now_ns: u64, rng: &mut Rng) {
         if now_ns >= self.next_ns {

@@ -26,7 +26,6 @@ mod odd;
 mod presets;
 mod sizes;
 
-/// The scenarios of this module.
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "single-class-sizes",

@@ -20,7 +20,6 @@
 //! # Ok::<(), plimsoll_sim::scenario::ScenarioError>(())
 //! ```
 
-/// One scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// Name on the command line: lower case, words joined by `-`.
@@ -36,12 +35,9 @@ pub struct Scenario {
 /// Takes the part of a run that is done, from 0 to 1, as often as it grows: on the thread of the run, or on several.
 pub type Advance<'a> = &'a (dyn Fn(f64) + Sync);
 
-/// The result of a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Tables, ours beside the published figures.
     pub tables: Vec<Table>,
-    /// Figures and their targets.
     pub figures: Vec<Figure>,
     /// Differences from the published result, with their reasons.
     pub remarks: Vec<String>,
@@ -56,7 +52,6 @@ pub struct Outcome {
 /// A table of text: at most 100 columns when padded.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// The title.
     pub title: String,
     /// Column titles, with units.
     pub columns: Vec<String>,
@@ -64,23 +59,17 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// A measured figure and its target.
 #[derive(Clone, Debug)]
 pub struct Figure {
     /// Name of the measured quantity, with its unit.
     pub name: String,
-    /// The measured value.
     pub value: f64,
-    /// The target.
     pub target: Target,
 }
 
-/// The target of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
-    /// At most this value.
     AtMost(f64),
-    /// At least this value.
     AtLeast(f64),
     /// Between the two values, both included.
     Between(f64, f64),
@@ -101,11 +90,8 @@ impl Figure {
 /// Curves over one axis.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// The title.
     pub title: String,
-    /// Name and unit of the horizontal axis.
     pub x: String,
-    /// Name and unit of the vertical axis.
     pub y: String,
     /// Name of each curve, and its points.
     pub curves: Vec<(String, Vec<(f64, f64)>)>,
@@ -135,7 +121,6 @@ pub fn all() -> Vec<Scenario> {
     [shares::SCENARIOS, seeds::SCENARIOS, disks::SCENARIOS].concat()
 }
 
-/// Returns the scenario of that name.
 #[must_use]
 pub fn find(name: &str) -> Option<Scenario> {
     all().into_iter().find(|scenario| scenario.name == name)

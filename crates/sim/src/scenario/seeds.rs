@@ -28,7 +28,6 @@ mod plateau;
 mod queues;
 mod sweep;
 
-/// The scenarios of this module.
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "ingest-controllers",

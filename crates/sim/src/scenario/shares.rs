@@ -30,7 +30,6 @@ mod target;
 
 use super::Scenario;
 
-/// The scenarios of this module.
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "share-error",

@@ -9,11 +9,8 @@ use crate::report::{ClassReport, DiskReport, Sample, WorldReport};
 use crate::workload::{JobSpec, Load, SizeDist};
 use crate::world::{self, ClassSpec, Event, SimDisk, WorldSpec};
 
-/// A microsecond in nanoseconds.
 pub(super) const US: u64 = 1_000;
-/// A millisecond in nanoseconds.
 pub(super) const MS: u64 = 1_000_000;
-/// A second in nanoseconds.
 pub(super) const S: u64 = 1_000_000_000;
 
 /// The course of a scenario: the worlds that have run, and their results.
@@ -85,19 +82,16 @@ impl<'a> Course<'a> {
         self.advance_to(self.ended.into());
     }
 
-    /// Adds a figure.
     pub(super) fn figure(&mut self, name: impl Into<String>, value: f64, target: Target) {
         self.outcome.figures.push(Figure { name: name.into(), value, target });
     }
 
-    /// Adds a remark.
     pub(super) fn remark(&mut self, text: impl Into<String>) {
         self.outcome.remarks.push(text.into());
     }
 }
 
 impl Table {
-    /// Returns a table without rows.
     pub(super) fn new(title: impl Into<String>, columns: &[&str]) -> Table {
         Table {
             title: title.into(),
@@ -106,7 +100,6 @@ impl Table {
         }
     }
 
-    /// Adds a row.
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
@@ -150,7 +143,6 @@ pub(super) fn reads(name: &str, parallelism: u32, len_bytes: u32) -> JobSpec {
     }
 }
 
-/// Returns a named device.
 pub(super) fn preset(name: &str) -> Result<Preset, ScenarioError> {
     presets::find(name).ok_or_else(|| ScenarioError(format!("no device is called {name}")))
 }

@@ -9,7 +9,6 @@ pub const MAX_SHARDS: usize = 65_535;
 /// Highest rate of an open loop on one shard, in requests a second.
 pub const MAX_REQUESTS_PER_S: f64 = 1e9;
 
-/// The reason why a world does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorldError {
@@ -17,16 +16,13 @@ pub enum WorldError {
     BadDuration,
     /// No shard, or more than [`MAX_SHARDS`].
     BadShardCount {
-        /// The number of shards given.
         shards: usize,
     },
     /// No job, or none that ever starts.
     NothingToDo,
-    /// Two items have the same name.
     Twice {
         /// `class` or `job`.
         what: &'static str,
-        /// The name.
         name: String,
     },
     /// A name of something that does not exist, or is not yet defined where it is named.
@@ -38,16 +34,13 @@ pub enum WorldError {
         /// The item that names it.
         wanted_by: String,
     },
-    /// A value out of its range.
     Invalid {
         /// The item with the value, as `job "reads"`.
         item: String,
-        /// The problem with it.
         problem: String,
     },
     /// Events follow each other without time advancing (a device that takes no time, in a closed loop).
     StandsStill {
-        /// The time in nanoseconds.
         at_ns: u64,
     },
 }

@@ -25,7 +25,6 @@ struct Member {
 #[derive(Debug, Default)]
 struct Retired {
     stats: ClassStats,
-    /// Latencies by direction.
     latencies: [Latencies; 2],
 }
 
@@ -154,7 +153,6 @@ impl ClassTable {
         Some(look(queue.class_stats(id).ok()?, latencies))
     }
 
-    /// Resets all counters.
     pub(crate) fn reset(&mut self, queues: &mut [QueueState]) {
         for member in &mut self.members {
             if let Some(retired) = &mut member.retired {

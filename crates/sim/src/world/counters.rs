@@ -38,25 +38,18 @@ const NS_PER_MS: u64 = 1_000_000;
 /// The counters of a disk since the world began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskCounters {
-    /// Reads completed.
     pub reads: u64,
-    /// Bytes that they moved.
     pub read_bytes: u64,
     /// Sum of their times from submission to completion, in nanoseconds.
     pub read_ns: u64,
-    /// Writes completed.
     pub writes: u64,
-    /// Bytes that they moved.
     pub write_bytes: u64,
     /// Sum of their times, in nanoseconds.
     pub write_ns: u64,
-    /// Discards completed.
     pub discards: u64,
-    /// Bytes that they discarded.
     pub discard_bytes: u64,
     /// Sum of their times, in nanoseconds.
     pub discard_ns: u64,
-    /// Flushes completed.
     pub flushes: u64,
     /// Sum of their times, in nanoseconds.
     pub flush_ns: u64,
@@ -101,7 +94,6 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// Counts a submitted request.
     #[inline]
     pub(crate) fn enter(&mut self, now_ns: u64) {
         self.go_on(now_ns);

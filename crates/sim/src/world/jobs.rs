@@ -32,7 +32,6 @@ pub(super) fn new_runs<'a>(spec: &'a WorldSpec, queues: &[QueueState]) -> Vec<Ru
 }
 
 impl World<'_> {
-    /// Applies a change.
     pub(super) fn act(&mut self, change: &Change) {
         let spec = self.spec;
         let class_of = |name: &str| spec.classes.iter().position(|class| class.name == name);

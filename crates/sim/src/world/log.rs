@@ -22,22 +22,17 @@ pub enum EventKind {
     Cancel,
 }
 
-/// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Virtual time in nanoseconds.
     pub at_ns: u64,
-    /// The kind of event.
     pub kind: EventKind,
-    /// The shard on which it happened.
     pub shard: u32,
-    /// The disk.
     pub disk: u32,
     /// The class, as its index in the list of the world's classes.
     pub class: u32,
     /// The request: requests count from 0 in the order in which jobs send them.
     pub key: u64,
-    /// The operation of the request.
     pub op: Op,
     /// Start of the request or piece on the disk, in bytes.
     pub offset_bytes: u64,

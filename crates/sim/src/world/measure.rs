@@ -219,7 +219,6 @@ impl World<'_> {
         sample
     }
 
-    /// Returns the report at the world's end.
     pub(super) fn report(mut self) -> WorldReport {
         let (now_ns, duration_ns) = (self.now_ns, self.spec.duration_ns);
         self.disks.iter_mut().for_each(|disk| disk.in_device.go_on(now_ns));

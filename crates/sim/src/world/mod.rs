@@ -155,7 +155,6 @@ pub(crate) struct QueueState {
     wakeup_ns: u64,
 }
 
-/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     key: u64,
@@ -204,11 +203,8 @@ struct World<'a> {
 /// A change that the world makes at a given moment.
 #[derive(Clone, Copy, Debug)]
 enum WorldChange {
-    /// The warm-up ends.
     Measure,
-    /// A job starts at its own time.
     Start { job: usize },
-    /// The action of this number happens.
     Act { action: usize },
 }
 

@@ -130,7 +130,6 @@ impl<'a> Run<'a> {
         self.active
     }
 
-    /// Counts a request that is sent now.
     pub(crate) fn note_sent(&mut self) {
         self.sent += 1;
         self.outstanding += 1;

@@ -29,7 +29,6 @@ pub(crate) enum Due {
 pub(crate) enum End {
     /// Bytes moved, or the reason why not all were.
     Done(Result<u32, Failure>),
-    /// The queue refused it.
     Refused,
     /// Its class was removed while it was queued.
     Cancelled,
@@ -39,7 +38,6 @@ pub(crate) enum End {
 pub(crate) struct Shard {
     spec: ShardSpec,
     cpu_free_ns: u64,
-    /// CPU time used in the present turn.
     turn_cpu_ns: u64,
     pub(crate) used_cpu_ns: u64,
     /// The I/O queues that it coordinates.
@@ -97,7 +95,6 @@ impl Shard {
         self.turn_cpu_ns += self.spec.cpu_per_request_ns;
     }
 
-    /// Returns the CPU time of the present turn up to now.
     pub(crate) fn turn_cpu_ns(&self) -> u64 {
         self.turn_cpu_ns
     }

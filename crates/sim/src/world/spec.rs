@@ -100,9 +100,7 @@ pub enum DiskMode {
 /// One disk: the device, and the scheduler's model of it.
 #[derive(Clone, Debug)]
 pub struct SimDisk {
-    /// The device.
     pub device: DeviceSpec,
-    /// The scheduler's settings for it.
     pub config: DiskConfig,
     /// The rule that holds requests back.
     pub mode: DiskMode,
@@ -162,52 +160,41 @@ impl ClassSpec {
     }
 }
 
-/// A change while the world runs.
 #[derive(Clone, Debug)]
 pub struct Action {
     /// When, in nanoseconds from the beginning of the warm-up.
     pub at_ns: u64,
-    /// The change.
     pub change: Change,
 }
 
-/// The kinds of changes.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// A class or group gets other shares, on all disks.
     SetShares {
-        /// Name of the class or group.
         class: String,
         /// At least 1.
         shares: u32,
     },
     /// A class or group gets another quality of service, on all disks.
     SetQos {
-        /// Name of the class or group.
         class: String,
         /// The whole quality of service: it replaces every setting.
         qos: Qos,
     },
     /// A class is removed from all disks; its queued requests are cancelled, and its jobs stop for good.
     RemoveClass {
-        /// Name of the class.
         class: String,
     },
-    /// A job starts (again).
     StartJob {
-        /// Name of the job.
         job: String,
     },
-    /// A job sends nothing more.
     StopJob {
-        /// Name of the job.
         job: String,
     },
     /// A device gets a fault window (times count from the beginning of the world).
     InjectFault {
         /// The disk, as its index in the world's list.
         disk: usize,
-        /// The fault.
         window: FaultWindow,
     },
     /// One member of a device's RAID 0 changes its speed, or fails.

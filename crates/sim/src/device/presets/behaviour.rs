@@ -22,7 +22,6 @@ use std::sync::LazyLock;
 
 use super::table::{Cells, rows};
 
-/// A row of `behaviours.csv`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Behaviour {
     pub(super) name: &'static str,
@@ -49,7 +48,6 @@ pub(super) enum Device {
         per_kib_ns: f64,
         command_kib: Option<u32>,
     },
-    /// A disk behind a network.
     Network,
     /// A hard disk.
     Arm,

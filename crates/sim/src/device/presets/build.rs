@@ -45,7 +45,6 @@ impl Build {
         FourFigures { read_iops, read_bandwidth, write_iops, write_bandwidth }
     }
 
-    /// Returns the device.
     pub(super) fn spec(&self) -> DeviceSpec {
         let [read_iops, read_bytes_per_s, write_iops, write_bytes_per_s] = self.rates;
         let Behaviour { mix_exponent_p, read_ns, write_ns, device, .. } = *self.behaviour;

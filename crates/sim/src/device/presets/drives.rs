@@ -26,7 +26,6 @@ use super::instances::Figures;
 use super::table::{Cells, rows};
 use super::{Evidence, Preset, PresetKind};
 
-/// A drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drive {
     /// Name of the drive on a command line: lower case, with dashes.
@@ -39,7 +38,6 @@ pub struct Drive {
     pub figures: Figures,
     /// How the source obtained the figures.
     pub evidence: Evidence,
-    /// The source of the figures.
     pub source: &'static str,
     /// Date of the figures: year, or year and month.
     pub date: &'static str,
@@ -67,7 +65,6 @@ impl Drive {
         })
     }
 
-    /// Returns the drive as a device.
     #[must_use]
     pub fn preset(&self) -> Preset {
         let build = Build {

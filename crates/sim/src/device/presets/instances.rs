@@ -89,9 +89,7 @@ impl Figures {
 /// The scope of the published figures of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// One of its disks.
     PerDisk,
-    /// All its disks together.
     InstanceTotal,
 }
 
@@ -126,7 +124,6 @@ impl AdvertisedBasis {
     }
 }
 
-/// One kind of cloud instance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Instance {
     /// Name of the instance, as the cloud writes it: `i4i.2xlarge`.
@@ -137,7 +134,6 @@ pub struct Instance {
     pub n_disks: Option<u32>,
     /// The scope of `published`.
     pub basis: Basis,
-    /// The figures as published.
     pub published: Figures,
     /// How the source obtained the figures.
     pub evidence: Evidence,
@@ -154,7 +150,6 @@ pub struct Instance {
     /// Guaranteed network rate in Gb/s (10^9 bits a second); `None`: not known.
     pub network_gbps: Option<f64>,
     behaviour: &'static Behaviour,
-    /// The source of the figures.
     pub source: &'static str,
     /// Date of the figures: year, or year and month.
     pub date: &'static str,
@@ -203,7 +198,6 @@ impl Instance {
         }
     }
 
-    /// Returns the local disks as a device.
     #[must_use]
     pub fn preset(&self) -> Preset {
         let disks = self.n_disks.unwrap_or(1).max(1);

@@ -50,19 +50,15 @@ pub use drives::{Drive, drives};
 pub use instances::{AdvertisedBasis, Basis, Figures, Instance, instances};
 pub use volumes::{Provision, Volume, volumes};
 
-/// The kind of a preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PresetKind {
     /// The local disks of a cloud instance.
     Instance,
-    /// A drive.
     Drive,
-    /// A network volume.
     Volume,
 }
 
 impl PresetKind {
-    /// All kinds.
     pub const ALL: [PresetKind; 3] = [PresetKind::Instance, PresetKind::Drive, PresetKind::Volume];
 
     /// Returns its name: `instance`, `drive` or `volume`.
@@ -99,14 +95,11 @@ impl Evidence {
     }
 }
 
-/// A named device.
 #[derive(Clone, Debug)]
 pub struct Preset {
     /// Name of the device on a command line.
     pub name: String,
-    /// Kind of the device.
     pub kind: PresetKind,
-    /// The source of the figures.
     pub source: &'static str,
     /// Date of the figures: year, or year and month (`2026-06`).
     pub date: &'static str,
@@ -132,7 +125,6 @@ pub struct Preset {
     pub suspect: Option<&'static str>,
 }
 
-/// The reason why no device can be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresetError {
     message: String,

@@ -47,9 +47,7 @@ const SMALL_OPERATION_MIB: f64 = 16.0 / 1024.0;
 pub struct Provision {
     /// Size of the volume, in bytes.
     pub size_bytes: Option<u64>,
-    /// Operations a second.
     pub iops: Option<u64>,
-    /// Bytes a second.
     pub bandwidth_bytes_per_s: Option<u64>,
 }
 
@@ -96,7 +94,6 @@ pub struct Volume {
     pub promised_pct: Option<f64>,
     /// ... for this part of a year, in per cent.
     pub promised_time_pct: Option<f64>,
-    /// The source of the rules.
     pub source: &'static str,
     /// Date of the rules: year, or year and month.
     pub date: &'static str,

@@ -26,7 +26,6 @@ const FIBERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Growth between points of doubled parallelism below which a figure counts as flat.
 const FLAT: f64 = 1.1;
 
-/// One point of a sweep.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     fibers: u32,

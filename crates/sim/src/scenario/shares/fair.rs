@@ -61,7 +61,6 @@ fn fairness(report: &WorldReport, shares: &[u32], largest_ns: f64) -> Fairness {
     Fairness { worst, over_allowed, jain: sum * sum / (shares.len() as f64 * squares) }
 }
 
-/// A case of `share-error`.
 struct Case {
     shares: &'static [u32],
     shards: usize,

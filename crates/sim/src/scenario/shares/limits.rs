@@ -39,7 +39,6 @@ fn limited(class: ClassSpec, limits: Limits) -> ClassSpec {
     ClassSpec { qos: Qos { limits, ..Qos::default() }, ..class }
 }
 
-/// The unit of a limit.
 #[derive(Clone, Copy)]
 enum Unit {
     Requests,

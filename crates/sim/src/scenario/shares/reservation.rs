@@ -55,7 +55,6 @@ fn world(shards: usize, duration_ns: u64, seed: u64) -> WorldSpec {
 struct Windows {
     gap_ns: f64,
     window: u64,
-    /// Waiting requests.
     backlog: u64,
     needed: u64,
     got: u64,
