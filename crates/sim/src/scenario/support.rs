@@ -7,7 +7,7 @@ use crate::device::DeviceSpec;
 use crate::device::presets::{self, Preset};
 use crate::report::{ClassReport, DiskReport, Sample, WorldReport};
 use crate::workload::{JobSpec, Load, SizeDist};
-use crate::world::{self, ClassSpec, Event, SimDisk, WorldSpec};
+use crate::world::{self, ClassSpec, Event, ShardSpec, SimDisk, WorldSpec};
 
 pub(super) const US: u64 = 1_000;
 pub(super) const MS: u64 = 1_000_000;
@@ -120,6 +120,9 @@ pub(super) fn config_of(figures: &FourFigures) -> DiskConfig {
     DiskConfig { model: CostModel::from_figures(figures, CostForm::Knee, 4096, 4096), ..DiskConfig::default() }
 }
 
+/// Time of a small read on the disk of [`plain_world`].
+pub(super) const PLAIN_READ_NS: f64 = 90e3;
+
 /// Returns a device of `factor` times `figures`, without disturbances; a small read takes `read_ns` on it.
 pub(super) fn plain_device(figures: &FourFigures, factor: f64, read_ns: f64) -> DeviceSpec {
     let rate = |rate: Rate| rate.get().map_or(1e9, |per_s| per_s as f64 * factor);
@@ -161,6 +164,17 @@ pub(super) fn as_one_disk(preset: &Preset) -> DeviceSpec {
     }
     spec.raid0.members = 1;
     spec
+}
+
+/// Returns shards on one disk with these figures: operations and bytes a second, of reads and then of writes.
+pub(super) fn plain_world(figures: [u64; 4], shards: usize, seed: u64) -> WorldSpec {
+    let figures = four_figures(figures);
+    WorldSpec {
+        seed,
+        shards: vec![ShardSpec::default(); shards],
+        disks: vec![SimDisk::new(plain_device(&figures, 1.0, PLAIN_READ_NS), config_of(&figures))],
+        ..WorldSpec::default()
+    }
 }
 
 /// Returns one second of one shard with one disk, after 100 ms of warm-up; classes are given by name and shares.

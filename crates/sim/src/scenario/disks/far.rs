@@ -24,7 +24,9 @@ use plimsoll_core::{CostForm, CostModel, Disk, DiskConfig, Op};
 
 use super::super::support::{Course, MS, S, class_of, disk_of, reads, share_error_percent, world_of};
 use super::super::{Advance, Outcome, ScenarioError, Table, Target};
+use crate::device::DeviceSpec;
 use crate::device::presets::{Preset, Provision, volumes};
+use crate::workload::JobSpec;
 use crate::world::{DiskMode, ShardSpec, SimDisk};
 
 const GIB: u64 = 1 << 30;
@@ -48,6 +50,32 @@ fn ordered() -> Result<Vec<Preset>, ScenarioError> {
     orders.into_iter().map(order).collect()
 }
 
+/// One class with 16 requests outstanding on each shard.
+pub(super) struct Alone<'a> {
+    pub(super) seed: u64,
+    pub(super) device: &'a DeviceSpec,
+    pub(super) config: &'a DiskConfig,
+    pub(super) op: Op,
+    pub(super) len_bytes: u32,
+    pub(super) shards: usize,
+    /// Warm-up and duration.
+    pub(super) times_ns: [u64; 2],
+}
+
+impl Alone<'_> {
+    /// Returns the bytes a second, and the mean number in the device.
+    pub(super) fn run(&self, course: &mut Course<'_>, mode: DiskMode) -> Result<(f64, f64), ScenarioError> {
+        let disk = SimDisk { mode, ..SimDisk::new(self.device.clone(), self.config.clone()) };
+        let job = JobSpec { op: self.op, ..reads("all", 16, self.len_bytes) };
+        let mut spec = world_of(self.seed, disk, &[("all", 100)], vec![job]);
+        spec.shards = vec![ShardSpec::default(); self.shards];
+        [spec.warmup_ns, spec.duration_ns] = self.times_ns;
+        let report = course.run(&spec)?;
+        let disk = disk_of(&report)?;
+        Ok((disk.bytes_per_s, disk.mean_in_device))
+    }
+}
+
 /// Runs all volumes, lengths and directions with one shard and with sixteen.
 pub(super) fn far_disks(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
     let mut course = Course::of(168, advance);
@@ -62,19 +90,10 @@ pub(super) fn far_disks(seed: u64, advance: Advance<'_>) -> Result<Outcome, Scen
             let config = DiskConfig { model, ..DiskConfig::default() };
             let promised = promised_bytes_per_s(&config, op, len_bytes);
 
-            let mut run = |mode| {
-                let disk = SimDisk { mode, ..SimDisk::new(preset.spec.clone(), config.clone()) };
-                let mut job = reads("all", 16, len_bytes);
-                job.op = op;
-                let mut spec = world_of(seed, disk, &[("all", 100)], vec![job]);
-                spec.shards = vec![ShardSpec::default(); shards];
-                (spec.warmup_ns, spec.duration_ns) = (500 * MS, 2 * S);
-                let report = course.run(&spec)?;
-                let disk = disk_of(&report)?;
-                Ok::<_, ScenarioError>((disk.bytes_per_s, disk.mean_in_device))
-            };
-            let (drained, _) = run(DiskMode::Drain)?;
-            let (scheduled, in_device) = run(DiskMode::Scheduled)?;
+            let times_ns = [500 * MS, 2 * S];
+            let alone = Alone { seed, device: &preset.spec, config: &config, op, len_bytes, shards, times_ns };
+            let (drained, _) = alone.run(&mut course, DiskMode::Drain)?;
+            let (scheduled, in_device) = alone.run(&mut course, DiskMode::Scheduled)?;
 
             let part = scheduled / drained.min(promised);
             least = least.min(part);

@@ -19,11 +19,10 @@
 
 use plimsoll_core::{CostForm, CostModel, DiskConfig, Op};
 
-use super::super::support::{Course, disk_of, reads, world_of};
+use super::super::support::{Course, preset};
 use super::super::{Advance, Outcome, ScenarioError, Table, Target};
-use super::far::promised_bytes_per_s;
-use crate::device::presets;
-use crate::world::{DiskMode, ShardSpec, SimDisk};
+use super::far::{Alone, promised_bytes_per_s};
+use crate::world::DiskMode;
 
 /// One preset of each family, and arrays of the largest machines.
 const NAMES: [&str; 12] = [
@@ -55,26 +54,16 @@ pub(super) fn known_disks(seed: u64, advance: Advance<'_>) -> Result<Outcome, Sc
     );
     let mut parts = Vec::new();
     for name in NAMES {
-        let preset = presets::find(name).ok_or_else(|| ScenarioError(format!("no preset is called {name}")))?;
+        let preset = preset(name)?;
         let model = CostModel::from_figures(&preset.figures, CostForm::Knee, 4096, 4096);
         let config = DiskConfig { model, ..DiskConfig::default() };
         for (len_bytes, op, shards) in cases() {
             let request_s = config.model.cost(op, len_bytes).as_secs_f64();
-            let mut run = |mode| {
-                let disk = SimDisk { mode, ..SimDisk::new(preset.spec.clone(), config.clone()) };
-                let mut job = reads("all", 16, len_bytes);
-                job.op = op;
-                let mut spec = world_of(seed, disk, &[("all", 100)], vec![job]);
-                spec.shards = vec![ShardSpec::default(); shards];
-                spec.warmup_ns = ((SETTLE_REQUESTS * request_s).max(SHORTEST_S) * 1e9) as u64;
-                spec.duration_ns = ((COUNTED_REQUESTS * request_s).max(SHORTEST_S) * 1e9) as u64;
-                let report = course.run(&spec)?;
-                let disk = disk_of(&report)?;
-                Ok::<_, ScenarioError>((disk.bytes_per_s, disk.mean_in_device))
-            };
-
-            let (drained, _) = run(DiskMode::Drain)?;
-            let (scheduled, in_device) = run(DiskMode::Scheduled)?;
+            let times_ns = [SETTLE_REQUESTS, COUNTED_REQUESTS];
+            let times_ns = times_ns.map(|requests| ((requests * request_s).max(SHORTEST_S) * 1e9) as u64);
+            let alone = Alone { seed, device: &preset.spec, config: &config, op, len_bytes, shards, times_ns };
+            let (drained, _) = alone.run(&mut course, DiskMode::Drain)?;
+            let (scheduled, in_device) = alone.run(&mut course, DiskMode::Scheduled)?;
 
             let part = scheduled / drained.min(promised_bytes_per_s(&config, op, len_bytes));
             parts.push(part);

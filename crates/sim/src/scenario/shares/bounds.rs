@@ -16,10 +16,10 @@
 //! # Example
 //! Reads of 128 KiB on a disk of 500 MB/s: with one share of 1001 there would be one every 260 ms.
 
-use crate::scenario::support::{Course, MS, S, config_of, four_figures, plain_device, reads};
+use crate::scenario::support::{Course, MS, S, plain_world, reads};
 use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::{JobSpec, Load};
-use crate::world::{ClassSpec, ShardSpec, SimDisk, WorldSpec};
+use crate::world::{ClassSpec, WorldSpec};
 use plimsoll_core::{DEFAULT_LATENCY_GOAL_NS, Qos};
 
 /// A disk of 20 000 operations and 500 MB/s.
@@ -27,15 +27,7 @@ const DISK: [u64; 4] = [20_000, 500_000_000, 20_000, 500_000_000];
 const OPERATIONS_PER_S: f64 = 20e3;
 
 fn world(shards: usize, seed: u64) -> WorldSpec {
-    let figures = four_figures(DISK);
-    WorldSpec {
-        seed,
-        shards: vec![ShardSpec::default(); shards],
-        disks: vec![SimDisk::new(plain_device(&figures, 1.0, 90e3), config_of(&figures))],
-        warmup_ns: S,
-        duration_ns: 4 * S,
-        ..WorldSpec::default()
-    }
+    WorldSpec { warmup_ns: S, duration_ns: 4 * S, ..plain_world(DISK, shards, seed) }
 }
 
 const MAX_WAIT_NS: u64 = 20 * MS;

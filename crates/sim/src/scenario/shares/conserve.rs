@@ -16,33 +16,23 @@
 //! of them.
 
 use crate::report::WorldReport;
-use crate::scenario::support::{Course, MS, S, US, config_of, four_figures, plain_device, reads};
+use crate::scenario::support::{Course, MS, S, US, plain_world, reads};
 use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::{JobSpec, Load, ShardSet};
-use crate::world::{Action, Change, ClassSpec, Event, EventKind, ShardSpec, SimDisk, WorldSpec};
+use crate::world::{Action, Change, ClassSpec, Event, EventKind, WorldSpec};
 
 /// A disk of 100 000 operations and 1 GB/s.
 const DISK: [u64; 4] = [100_000, 1_000_000_000, 100_000, 1_000_000_000];
 const OPERATIONS_PER_S: f64 = 100e3;
 
 fn world(shards: usize, jobs: Vec<JobSpec>, seed: u64) -> WorldSpec {
-    let figures = four_figures(DISK);
     let mut classes: Vec<ClassSpec> = Vec::new();
     for job in &jobs {
         if !classes.iter().any(|class| class.name == job.class) {
             classes.push(ClassSpec::new(&job.class, 100));
         }
     }
-    WorldSpec {
-        seed,
-        shards: vec![ShardSpec::default(); shards],
-        disks: vec![SimDisk::new(plain_device(&figures, 1.0, 90e3), config_of(&figures))],
-        classes,
-        jobs,
-        warmup_ns: 200 * MS,
-        duration_ns: S,
-        ..WorldSpec::default()
-    }
+    WorldSpec { classes, jobs, warmup_ns: 200 * MS, duration_ns: S, ..plain_world(DISK, shards, seed) }
 }
 
 fn on(shards: impl IntoIterator<Item = u32>) -> ShardSet {

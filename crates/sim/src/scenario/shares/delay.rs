@@ -17,10 +17,10 @@
 //! leaving the disk idle.
 
 use crate::report::LatencySummary;
-use crate::scenario::support::{Course, MS, S, US, config_of, four_figures, plain_device, reads};
+use crate::scenario::support::{Course, MS, S, US, plain_world, reads};
 use crate::scenario::{Advance, Outcome, ScenarioError, Series, Table, Target};
 use crate::workload::{JobSpec, Load, Pattern, ShardSet};
-use crate::world::{ClassSpec, ShardSpec, SimDisk, WorldSpec};
+use crate::world::{ClassSpec, ShardSpec, WorldSpec};
 use plimsoll_core::DEFAULT_LATENCY_GOAL_NS;
 
 /// A disk of 10 000 operations and 100 MB/s.
@@ -28,7 +28,6 @@ const DISK: [u64; 4] = [10_000, 100_000_000, 10_000, 100_000_000];
 const QUEUES: [usize; 4] = [4, 16, 64, 192];
 
 fn world(queues: usize, poll_interval_ns: Option<u64>, seed: u64) -> WorldSpec {
-    let figures = four_figures(DISK);
     // Offsets keep the polls of different shards apart.
     let shard = |at: usize| ShardSpec {
         poll_interval_ns,
@@ -44,14 +43,12 @@ fn world(queues: usize, poll_interval_ns: Option<u64>, seed: u64) -> WorldSpec {
     };
 
     WorldSpec {
-        seed,
         shards: (0..=queues).map(shard).collect(),
-        disks: vec![SimDisk::new(plain_device(&figures, 1.0, 90e3), config_of(&figures))],
         classes: vec![ClassSpec::new("query", 1000), ClassSpec::new("scan", 200)],
         jobs: vec![query, scan],
         warmup_ns: 300 * MS,
         duration_ns: 3 * S,
-        ..WorldSpec::default()
+        ..plain_world(DISK, 1, seed)
     }
 }
 

@@ -17,10 +17,10 @@
 //! that.
 
 use crate::report::WorldReport;
-use crate::scenario::support::{Course, MS, S, config_of, four_figures, plain_device, reads};
+use crate::scenario::support::{Course, MS, PLAIN_READ_NS, S, config_of, four_figures, plain_device, plain_world, reads};
 use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::{JobSpec, Load, Pattern, ShardSet, SizeDist};
-use crate::world::{ClassSpec, ShardSpec, SimDisk, WorldSpec};
+use crate::world::{ClassSpec, SimDisk, WorldSpec};
 
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
@@ -32,7 +32,6 @@ fn mixed_sizes() -> SizeDist {
 
 /// A fast array, on which the longest of the requests takes 21 us.
 const FAST_ARRAY: [u64; 4] = [5_000_000, 50_000_000_000, 4_000_000, 40_000_000_000];
-const READ_NS: f64 = 90e3;
 
 fn class_name(at: usize) -> String {
     format!("class {at}")
@@ -95,14 +94,12 @@ fn share_error_world(case: &Case, seed: u64) -> WorldSpec {
     };
 
     WorldSpec {
-        seed,
-        shards: vec![ShardSpec::default(); case.shards],
-        disks: vec![SimDisk::new(plain_device(&figures, case.factor, READ_NS), config_of(&figures))],
+        disks: vec![SimDisk::new(plain_device(&figures, case.factor, PLAIN_READ_NS), config_of(&figures))],
         classes: case.shares.iter().enumerate().map(|(at, shares)| ClassSpec::new(&class_name(at), *shares)).collect(),
         jobs: (0..case.shares.len()).map(job).collect(),
         warmup_ns: 100 * MS,
         duration_ns: S,
-        ..WorldSpec::default()
+        ..plain_world(FAST_ARRAY, case.shards, seed)
     }
 }
 
@@ -151,15 +148,7 @@ pub(super) fn share_error(seed: u64, advance: Advance<'_>) -> Result<Outcome, Sc
 const DEMO_DISK: [u64; 4] = [100_000, 500_000_000, 100_000, 500_000_000];
 
 fn demo_world(shards: usize, seed: u64) -> WorldSpec {
-    let figures = four_figures(DEMO_DISK);
-    WorldSpec {
-        seed,
-        shards: vec![ShardSpec::default(); shards],
-        disks: vec![SimDisk::new(plain_device(&figures, 1.0, READ_NS), config_of(&figures))],
-        warmup_ns: 500 * MS,
-        duration_ns: 10 * S,
-        ..WorldSpec::default()
-    }
+    WorldSpec { warmup_ns: 500 * MS, duration_ns: 10 * S, ..plain_world(DEMO_DISK, shards, seed) }
 }
 
 /// Returns sequential reads of 128 KiB, 16 at a time.
@@ -231,17 +220,14 @@ fn most_over_least<'a>(shards: impl Iterator<Item = &'a crate::report::ClassOnSh
 
 /// Runs three classes on 192 shards of a large machine.
 fn many_shards(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
-    let (figures, shares) = (four_figures(FAST_ARRAY), [1000, 200, 50]);
+    let shares = [1000, 200, 50];
     let job = |at: usize| JobSpec { sizes: SizeDist::Fixed(64 * KIB), ..reads(&class_name(at), 8, 64 * KIB) };
     let spec = WorldSpec {
-        seed,
-        shards: vec![ShardSpec::default(); 192],
-        disks: vec![SimDisk::new(plain_device(&figures, 1.0, READ_NS), config_of(&figures))],
         classes: (0..3).map(|at| ClassSpec::new(&class_name(at), shares[at])).collect(),
         jobs: (0..3).map(job).collect(),
         warmup_ns: 100 * MS,
         duration_ns: S,
-        ..WorldSpec::default()
+        ..plain_world(FAST_ARRAY, 192, seed)
     };
 
     let report = course.run(&spec)?;

@@ -14,10 +14,10 @@
 //! # Example
 //! 1000 operations a second: at least 0.99 ms between dispatches.
 
-use crate::scenario::support::{Course, MS, S, config_of, four_figures, plain_device, reads};
+use crate::scenario::support::{Course, MS, S, plain_world, reads};
 use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::JobSpec;
-use crate::world::{Action, Change, ClassSpec, Event, EventKind, ShardSpec, SimDisk, WorldSpec};
+use crate::world::{Action, Change, ClassSpec, Event, EventKind, WorldSpec};
 use plimsoll_core::{Limits, Op, Qos, Rate};
 
 /// A disk of 100 000 operations and 1 GB/s.
@@ -25,14 +25,7 @@ const DISK: [u64; 4] = [100_000, 1_000_000_000, 100_000, 1_000_000_000];
 const KIB: u32 = 1 << 10;
 
 fn world(shards: usize, seed: u64) -> WorldSpec {
-    let figures = four_figures(DISK);
-    WorldSpec {
-        seed,
-        shards: vec![ShardSpec::default(); shards],
-        disks: vec![SimDisk::new(plain_device(&figures, 1.0, 90e3), config_of(&figures))],
-        duration_ns: 2 * S,
-        ..WorldSpec::default()
-    }
+    WorldSpec { duration_ns: 2 * S, ..plain_world(DISK, shards, seed) }
 }
 
 fn limited(class: ClassSpec, limits: Limits) -> ClassSpec {

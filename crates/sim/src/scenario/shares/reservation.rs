@@ -18,10 +18,10 @@
 //! # Example
 //! 6000 operations a second are 600 in a window: 599 are enough.
 
-use crate::scenario::support::{Course, MS, S, config_of, four_figures, plain_device, reads};
+use crate::scenario::support::{Course, MS, S, plain_world, reads};
 use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::{JobSpec, Load};
-use crate::world::{ClassSpec, Event, EventKind, ShardSpec, SimDisk, WorldSpec};
+use crate::world::{ClassSpec, Event, EventKind, WorldSpec};
 use plimsoll_core::{DEFAULT_LATENCY_GOAL_NS, Qos, Reservation};
 
 /// A disk of 20 000 operations and 500 MB/s.
@@ -38,15 +38,7 @@ fn iops(iops: u64) -> Reservation {
 }
 
 fn world(shards: usize, duration_ns: u64, seed: u64) -> WorldSpec {
-    let figures = four_figures(DISK);
-    WorldSpec {
-        seed,
-        shards: vec![ShardSpec::default(); shards],
-        disks: vec![SimDisk::new(plain_device(&figures, 1.0, 90e3), config_of(&figures))],
-        warmup_ns: 500 * MS,
-        duration_ns,
-        ..WorldSpec::default()
-    }
+    WorldSpec { warmup_ns: 500 * MS, duration_ns, ..plain_world(DISK, shards, seed) }
 }
 
 /// Requests due to a class and dispatched, window by window. In each window a server with exactly the reserved rate

@@ -18,9 +18,8 @@
 //! The shard polls its I/O every 550 us, the goal is 750 us: at each poll it may dispatch as much as the disk has
 //! completed since, and 200 us remain for the path.
 
-use crate::device::presets;
 use crate::report::LatencySummary;
-use crate::scenario::support::{Course, MS, S, US, config_of, reads};
+use crate::scenario::support::{Course, MS, S, US, config_of, preset, reads};
 use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::{JobSpec, Load, Pattern, ShardSet};
 use crate::world::{ClassSpec, EventKind, ShardSpec, SimDisk, WorldSpec};
@@ -29,7 +28,7 @@ const SHARDS: usize = 7;
 const PRESET: &str = "i4i.2xlarge";
 
 fn world(classes: &[(&str, u32)], jobs: Vec<JobSpec>, seed: u64) -> Result<WorldSpec, ScenarioError> {
-    let preset = presets::find(PRESET).ok_or_else(|| ScenarioError(format!("no preset {PRESET}")))?;
+    let preset = preset(PRESET)?;
     let mut config = config_of(&preset.figures);
     config.unloaded_latency_ns = preset.unloaded_latency_ns;
     Ok(WorldSpec {

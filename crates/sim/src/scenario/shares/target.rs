@@ -17,9 +17,8 @@
 //! # Example
 //! Idle, p99 is about 190 us; with writes at full rate about 700 us. A p99 of 560 us allows some 70 % of the writes.
 
-use crate::device::presets;
 use crate::report::WorldReport;
-use crate::scenario::support::{Course, S, config_of, reads};
+use crate::scenario::support::{Course, S, config_of, preset, reads};
 use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::{JobSpec, Load};
 use crate::world::{ClassSpec, DiskMode, ShardSpec, SimDisk, WorldSpec};
@@ -32,7 +31,7 @@ const READS_PER_S: f64 = 2000.0;
 const TARGET_OVER_IDLE: f64 = 3.0;
 
 fn world(qos: Qos, write_load: Option<Load>, mode: DiskMode, seed: u64) -> Result<WorldSpec, ScenarioError> {
-    let preset = presets::find(PRESET).ok_or_else(|| ScenarioError(format!("no preset {PRESET}")))?;
+    let preset = preset(PRESET)?;
     let mut config = config_of(&preset.figures);
     config.unloaded_latency_ns = preset.unloaded_latency_ns;
     config.mix = MixExponent::new(preset.mix_exponent_p).unwrap_or(MixExponent::LINEAR);
@@ -60,7 +59,7 @@ pub(super) fn latency_target(seed: u64, advance: Advance<'_>) -> Result<Outcome,
     let mut course = Course::of(5, advance);
     let columns = ["", "writes MB/s", "of their rate", "read p50 us", "p99 us", "p99 over idle"];
     let mut table = Table::new(format!("4 KiB reads, 2000 a second, beside 128 KiB writes: {PRESET}"), &columns);
-    let full_rate = presets::find(PRESET).map_or(1.0, |preset| preset.spec.rates.write_bytes_per_s);
+    let full_rate = preset(PRESET)?.spec.rates.write_bytes_per_s;
 
     let idle = course.run(&world(Qos::default(), None, DiskMode::Drain, seed)?)?;
     let (idle_ns, _) = p99_and_writes(&idle);
