@@ -202,7 +202,6 @@ fn drifts(samples: &[f64]) -> bool {
     change > DRIFT_MIN * line.mean.abs() && line.slope.abs() > DRIFT_STANDARD_ERRORS * standard_error
 }
 
-/// The best straight line through a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
     pub mean: f64,

@@ -65,7 +65,6 @@ const KNEE_SLOPE: f64 = 0.5;
 /// Part of the promised throughput from which on the promise counts as reached.
 const REACHED: f64 = 0.95;
 
-/// One point of a sweep over parallelism.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CurvePoint {
     /// Requests that the load keeps in flight; above 0.

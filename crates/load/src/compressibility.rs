@@ -76,7 +76,6 @@ impl Default for Options {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Examination {
-    /// The file or device.
     pub path: String,
     pub bytes: u64,
     /// Whether the examination was stopped. The last length then has only the samples so far, from the first part of
@@ -96,7 +95,6 @@ pub struct Report {
     pub duplicate_blocks: u32,
     /// Entropy of single bytes over all samples together, in bits: 0 to 8.
     pub entropy_bits_per_byte: f64,
-    /// Result of lz4.
     pub lz4: Compressed,
     /// Result of deflate: about that of zstd's level 1.
     pub deflate: Compressed,
@@ -119,7 +117,6 @@ pub struct Compressed {
     pub histogram: [u32; BINS],
 }
 
-/// Why an examination failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExamineError {

@@ -84,7 +84,6 @@ pub use unlink::unlink_path;
 pub struct Target {
     /// The file. Make one for each shard: shards that share a file share its reference count.
     pub file: Arc<SharedFile>,
-    /// First byte of the region.
     pub offset: u64,
     /// Length of the region in bytes. An appending job starts over at its end.
     pub len_bytes: u64,
@@ -189,7 +188,6 @@ pub struct Watch {
     pub steady: Option<SteadyStop>,
 }
 
-/// Why a run could not begin, or broke.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -207,7 +205,6 @@ pub enum LoadError {
         job: String,
         /// Requests in flight at once on a shard.
         requests: u64,
-        /// Length of each request.
         request_bytes: u32,
         error: std::io::Error,
     },

@@ -31,7 +31,6 @@ impl Pauses {
         Pauses { every: u64::from(every.max(1)), done: 0, done_at_last: 0, is_due: false, held: Vec::new(), end_ns: 0 }
     }
 
-    /// Counts a completed request.
     pub(super) fn count(&mut self) {
         self.done += 1;
         self.check();

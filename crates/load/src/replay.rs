@@ -182,7 +182,6 @@ pub struct Replayed {
     pub totals: ReplayTotals,
 }
 
-/// Why a trace cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {

@@ -38,14 +38,12 @@ const MARK: &str = "user.plimsoll.scratch";
 /// Longest mark in bytes: a number, a blank, and the longest name of a file.
 const MARK_MAX_BYTES: usize = 11 + 255;
 
-/// Why files could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScratchError {
     #[error("{path}: {reason}: give a directory that can be written to")]
     BadDirectory {
         path: String,
-        /// Why the path cannot be used.
         reason: String,
     },
     #[error(

@@ -47,7 +47,6 @@ pub struct SteadyStop {
     pub window_ns: u64,
 }
 
-/// The outcome of a [`SteadyStop`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Steady {
     /// Whether the run was ended because it was steady.

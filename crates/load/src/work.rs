@@ -61,7 +61,6 @@ impl Sent {
     }
 }
 
-/// Operation of a special request.
 enum Verb {
     Read,
     Write,

@@ -57,7 +57,6 @@ pub struct Options {
     pub by_hour: bool,
 }
 
-/// The outcome of storing one file.
 #[derive(Clone, Debug)]
 pub struct Stored {
     pub files: Vec<Written>,
@@ -137,7 +136,6 @@ impl From<traces::StoreError> for Why {
     }
 }
 
-/// A file to store.
 struct Source<'a> {
     root: &'a Root,
     path: &'a Path,

@@ -63,15 +63,12 @@ pub const FILE_BYTES_MAX: u64 = 256 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// An analysed measurement of `tune`.
     Tune,
     TuneRecord,
     Test,
     Sweep,
-    /// A result of `test --find-rate`.
     Search,
     Matrix,
-    /// A result of `test --dual`.
     Dual,
     Compare,
     Sim,
@@ -114,7 +111,6 @@ pub struct Shown {
     sweep: Option<SweepReport>,
 }
 
-/// Why a file cannot be shown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -165,7 +161,6 @@ pub fn read(path: &Path) -> Result<Shown, ReadError> {
 pub(crate) enum Sorted {
     /// A trace by its first bytes or lines, or any other binary file.
     Trace,
-    /// A record of `tune`.
     Record(String),
     /// JSON other than iostat's.
     Json(String, Value),

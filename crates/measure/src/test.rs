@@ -166,7 +166,6 @@ impl TestOptions {
     }
 }
 
-/// Why a test could not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TestError {
@@ -247,7 +246,6 @@ pub struct TestResult {
     pub interrupted: bool,
     /// Bytes written, preparation of the files included.
     pub written_bytes: u64,
-    /// Whether the write bound ended writers.
     pub max_write_reached: bool,
 }
 

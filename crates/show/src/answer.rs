@@ -48,7 +48,6 @@ impl Mood {
     }
 }
 
-/// The conclusion of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub mood: Mood,

@@ -60,7 +60,6 @@ pub(super) struct ShardEnd {
     pub(super) has_read_all: bool,
 }
 
-/// A request in flight.
 #[derive(Clone, Copy, Default)]
 struct Flight {
     class: usize,

@@ -61,11 +61,9 @@ pub struct DualReport {
     pub made: Option<Circumstances>,
     /// The kernel's name of the device; `None` without counters.
     pub device: Option<String>,
-    /// The reason if there are no counters.
     pub no_counters: Option<String>,
     /// The load alone, and twice at once.
     pub runs: Vec<DualRun>,
-    /// Conclusion from both runs.
     pub finding: Option<Finding>,
     /// Whether the experiment ended before its second run was complete.
     pub interrupted: bool,
@@ -84,14 +82,12 @@ impl DualReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Finding {
-    /// The effect of the second load.
     #[serde(skip)]
     pub outcome: Outcome,
     /// The same as a sentence, with the reason.
     pub sentence: String,
 }
 
-/// The effect of a second, equal load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// Both together get more: the device was not full.
@@ -100,7 +96,6 @@ pub enum Outcome {
     AtEnd,
     /// Both together get what one got, because something above the device holds them back.
     HeldAbove,
-    /// The runs do not decide.
     #[default]
     Unclear,
 }

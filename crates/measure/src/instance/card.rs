@@ -111,7 +111,6 @@ pub struct Card {
     /// The reason for each missing key or group, with the remedy.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub missing: BTreeMap<String, String>,
-    /// Reasons to doubt the figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

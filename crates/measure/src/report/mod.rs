@@ -236,16 +236,13 @@ impl Machine {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TestReport {
-    /// Version of this form: [`SCHEMA`].
     pub schema: u64,
     #[serde(flatten)]
     pub made: Circumstances,
     pub elapsed_s: f64,
-    /// Whether the run was stopped early.
     pub interrupted: bool,
     /// Bytes written to the storage, including its preparation.
     pub written_bytes: u64,
-    /// Whether the write bound ended writers.
     pub max_write_reached: bool,
     /// Steadiness of the run, if it could end when steady: of several stages, the first unsteady one, or the last.
     #[serde(default)]
@@ -285,7 +282,6 @@ struct Head {
     by_shard: Option<IgnoredAny>,
 }
 
-/// Why a text cannot be read as a result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {

@@ -3,7 +3,8 @@
 //! **Why.** Two results can be compared only if their jobs were the same, and any difference must be nameable.
 //!
 //! **How.** [`JobOptions`] has a field for each option of a load in a job file, in the file's words if the option is a
-//! word. Options that do not apply to a job are `None`.
+//! word. A field without a description is the one of the same name of [`Job`] or of its
+//! [`Shape`](plimsoll_files::jobs::Shape). Options that do not apply to a job are `None`.
 //!
 //! **Limits.** The class and its shares are in the job's report instead.
 //!
@@ -32,7 +33,6 @@ pub struct JobOptions {
     /// Storage of the job's own; `None`: that of the run.
     #[serde(default)]
     pub storage: Option<String>,
-    /// Requests (or batches) under way on each shard.
     pub parallelism: u32,
     /// Length of a request in bytes; with `sizes` the longest.
     pub request_bytes: u64,
@@ -41,13 +41,10 @@ pub struct JobOptions {
     /// Those of the writes of a mixed job; empty: as of its reads.
     #[serde(default)]
     pub write_sizes: Vec<(u32, f64)>,
-    /// Unit of random positions in bytes; `None`: each request's own length.
     #[serde(default)]
     pub align_bytes: Option<u32>,
-    /// Bytes between two sequential runs of requests.
     #[serde(default)]
     pub step_bytes: i64,
-    /// Requests that follow one another before the next position or step.
     #[serde(default)]
     pub run_length: u32,
     /// Reads and writes in a hundred at random positions; `None`: the job has no random positions.
@@ -55,43 +52,27 @@ pub struct JobOptions {
     pub random_pct: Option<[u8; 2]>,
     /// Distribution of the positions of random requests, as in a job file.
     pub access: String,
-    /// Requests (or batches) a second of each of the `parallelism` fibers.
     pub requests_per_s_per_fiber: Option<u32>,
-    /// Requests (or batches) a second of each shard.
     pub requests_per_s_per_shard: Option<f64>,
     /// Distribution of the pauses: `uniform` or `poisson`.
     pub pause_distribution: String,
-    /// Requests issued together.
     pub batch: u32,
-    /// Number of requests after which one more ends the job on a shard.
     pub limit_requests: Option<u32>,
-    /// Number of bytes that ends the job on a shard.
     pub limit_bytes: Option<u64>,
-    /// Pause after each request or active phase, in nanoseconds.
     pub think_time_ns: u64,
-    /// Length of an active phase in nanoseconds; 0: none.
     pub think_after_ns: u64,
-    /// Requests between two pauses of the whole job; 0: each fiber pauses by itself.
     #[serde(default)]
     pub think_blocks: u32,
-    /// Pieces of memory per request; `None`: one, by the plain interface.
     pub iov_count: Option<u32>,
-    /// Most bytes a second of the job's class.
     pub bandwidth_limit_bytes_per_s: Option<u64>,
-    /// Delay of the job after the start of its stage, in nanoseconds.
     pub start_delay_ns: u64,
-    /// Time over which the starts of its fibers are spread, in nanoseconds.
     pub ramp_up_ns: u64,
-    /// Stage of the job, from 0.
     pub stage: u32,
-    /// Whether space is reserved before the run.
     pub fallocate: bool,
-    /// Whether files are opened with `O_DSYNC`.
     pub dsync: bool,
     /// Whether requests go through the page cache.
     #[serde(default)]
     pub buffered: bool,
-    /// Time after which the job ends, in nanoseconds; `None`: that of the run.
     pub runtime_ns: Option<u64>,
     /// Rates below which the job ends with an error, and the time over which they are averaged; `None`: any rate.
     #[serde(default)]
@@ -100,16 +81,12 @@ pub struct JobOptions {
     pub least_requests_per_s: Option<f64>,
     #[serde(default)]
     pub least_cycle_ns: Option<u64>,
-    /// Whether blocks are stamped and checked.
     pub verify: bool,
-    /// Whether they are read back after the run.
     #[serde(default)]
     pub read_back: bool,
     /// Part of the written data that a compressor can save, in per cent.
     pub compressible_pct: u8,
-    /// Writes of a fiber between flushes; 0: no flushes.
     pub flush_every: u32,
-    /// Whether those flushes are `fdatasync`.
     pub flush_data_only: bool,
 }
 

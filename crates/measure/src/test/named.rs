@@ -36,7 +36,6 @@ const UNIT_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// The file existed before the run.
     Found,
     /// The run creates and removes the file.
     Scratch { is_made: bool },

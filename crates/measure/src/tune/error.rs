@@ -19,13 +19,11 @@ use super::place::PlaceError;
 use super::record::RecordError;
 use crate::load::{LoadError, ScratchError};
 
-/// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TuneError {
     #[error("{option}: {reason}")]
     Option {
-        /// Name of the option on the command line.
         option: &'static str,
         reason: String,
     },

@@ -27,7 +27,6 @@ use crate::load::Control;
 const LEVELS: u32 = 10;
 /// Part of the data that is kept when the rest is discarded.
 const KEPT: f64 = 0.5;
-/// Writes under way.
 const DEPTH: u32 = 32;
 /// Length of a level if the caller sets none, in seconds.
 const LEVEL_S: f64 = 10.0;
@@ -64,7 +63,6 @@ pub struct FillReport {
     /// The result after everything beyond the kept half was discarded; `None` if the disk cannot discard, or the sweep
     /// ended before.
     pub after_discard: Option<FillLevel>,
-    /// Why there is no `after_discard`.
     pub discard_error: Option<String>,
     pub written_bytes: u64,
     /// Whether the sweep ended early: by the user, or because the write bound is reached.

@@ -36,7 +36,6 @@ use crate::Roots;
 pub(super) use sizes::{block_size, physical_block_bytes};
 pub(super) use warnings::warnings;
 
-/// Why a path cannot be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {

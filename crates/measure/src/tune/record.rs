@@ -40,7 +40,6 @@ pub const RECORD_SCHEMA: u32 = 1;
 pub struct Header {
     /// Always `"plimsoll tune"`.
     pub record: String,
-    /// [`RECORD_SCHEMA`].
     pub schema: u32,
     pub plimsoll: String,
     #[serde(flatten)]
@@ -120,10 +119,8 @@ pub enum Phase {
     ReadIops,
     /// All four figures in turn, until they are steady.
     Rounds,
-    /// Random reads and writes by size.
     Sizes,
     SequentialSizes,
-    /// Reads and writes at the same time.
     Frontier,
     /// Flush, discard, and whether submissions block.
     Costs,
@@ -158,7 +155,6 @@ pub enum Step {
     Measure,
 }
 
-/// The order of requests on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
@@ -167,7 +163,6 @@ pub enum Order {
     Sequential,
 }
 
-/// One kind of request of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stream {
     pub order: Order,
@@ -247,7 +242,6 @@ impl Sample {
     }
 }
 
-/// One line of a record after its header.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {

@@ -44,12 +44,10 @@ use plimsoll_files::io_properties::{DiskProperties, IOPS_BLOCK_BYTES, MAX_FIGURE
 use super::{Mode, place};
 use crate::foreign::FOREIGN_DOUBT_PCT;
 
-/// Current version of the JSON form.
 pub const SCHEMA: u32 = 2;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TuneReport {
-    /// Version of this form: [`SCHEMA`].
     pub schema: u32,
     #[serde(flatten)]
     pub site: Site,
@@ -65,13 +63,10 @@ pub struct TuneReport {
     pub read_iops: Option<Figure>,
     /// Random writes of `write_block` bytes a second.
     pub write_iops: Option<Figure>,
-    /// Bytes a second of sequential reads.
     pub read_bandwidth: Option<Figure>,
-    /// Bytes a second of sequential writes.
     pub write_bandwidth: Option<Figure>,
     /// Latency of one random read at a time.
     pub read_latency: Option<UnloadedLatency>,
-    /// Latency of one random write at a time.
     pub write_latency: Option<UnloadedLatency>,
     pub read_depths: Option<DepthCurve>,
     pub write_depths: Option<DepthCurve>,
@@ -81,7 +76,6 @@ pub struct TuneReport {
     pub write_sequential: Option<SequentialCurve>,
     /// Block in which the disk really writes.
     pub physical_block: Option<PhysicalBlock>,
-    /// Reads and writes at the same time.
     pub frontier: Option<Frontier>,
     /// `null` if the disk is not known to limit operations and bytes apart.
     #[serde(default)]
@@ -101,7 +95,6 @@ pub struct TuneReport {
     /// Bytes written to the disk, scratch data included.
     pub written_bytes: u64,
     pub duration_s: f64,
-    /// Reasons to doubt the figures.
     pub warnings: Vec<Warning>,
     /// Whether the measurement was stopped early; the figures are then those so far.
     pub interrupted: bool,
@@ -198,7 +191,6 @@ const UNREPEATED_FACTOR: f64 = 1.5;
 pub struct Merged {
     /// Files, in the order given.
     pub runs: Vec<String>,
-    /// Values left out.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -217,7 +209,6 @@ pub struct LeftOut {
 pub struct MissingFigures {
     /// Names of the figures, as in an io-properties file; at least one.
     pub names: Vec<&'static str>,
-    /// Why they are missing.
     pub cause: MissingCause,
 }
 

@@ -31,7 +31,6 @@ pub(super) struct Timing {
     pub(super) enough_pct: f64,
     /// Length of each visit to a size of a curve.
     pub(super) size_s: f64,
-    /// Visits to each size.
     pub(super) size_rounds: u32,
     /// Length of each visit to a size in the search for the physical block.
     pub(super) block_s: f64,

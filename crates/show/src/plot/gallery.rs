@@ -131,7 +131,6 @@ pub(crate) fn crowd() -> Chart {
     }
 }
 
-/// Returns one chart of each kind.
 pub(crate) fn all() -> Vec<Chart> {
     let mut charts = size_curve();
     charts.extend([latency_against_load(), frontier(), time_series(), crowd()]);

@@ -78,11 +78,8 @@ const TITLE_SIZE: f64 = 17.0;
 /// Layers over two axes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
-    /// The title, one line.
     pub title: String,
-    /// The horizontal axis.
     pub x: Axis,
-    /// The vertical axis.
     pub y: Axis,
     /// The layers. Bands are drawn first, then marks, lines and points.
     pub layers: Vec<Layer>,
@@ -95,7 +92,6 @@ pub struct Chart {
 pub struct Axis {
     /// The name of the axis. The unit stands at the ticks, except with [`Unit::None`].
     pub label: String,
-    /// The spacing of values.
     pub scale: Scale,
     pub unit: Unit,
 }
@@ -117,10 +113,8 @@ impl Axis {
     }
 }
 
-/// The spacing of values on an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
-    /// In even steps.
     #[default]
     Linear,
     /// In powers of two; values must be above 0.
@@ -147,7 +141,6 @@ pub enum Unit {
     Fraction,
 }
 
-/// One drawn part of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Layer {
     /// Points joined by straight lines, in the order given.
@@ -159,7 +152,6 @@ pub enum Layer {
         /// Whether the line is dashed: a fit, a limit, a prediction.
         dashed: bool,
     },
-    /// Single points, such as measured ones.
     Points {
         /// Name in the legend; empty for none.
         name: String,
@@ -172,7 +164,6 @@ pub enum Layer {
         name: String,
         /// Start of the bars, in the unit of the horizontal axis.
         from: f64,
-        /// The bars, each in the row of its name.
         bars: Vec<Bar>,
     },
     /// A line across the chart at one horizontal value, such as a knee.
@@ -204,7 +195,6 @@ pub enum Layer {
 /// A bar of a layer, in the unit of its chart's horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// The name of its row.
     pub row: String,
     /// Where the bar ends.
     pub value: f64,
@@ -215,9 +205,7 @@ pub struct Bar {
 /// A point of a layer, in the units of its chart's axes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// The horizontal value.
     pub x: f64,
-    /// The vertical value.
     pub y: f64,
     /// The ends of the error bar, if it has one: the low and the high vertical value.
     pub range: Option<(f64, f64)>,

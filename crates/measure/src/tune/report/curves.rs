@@ -12,7 +12,6 @@
 use plimsoll_files::depths::DepthRate;
 use serde::{Deserialize, Serialize};
 
-/// A short measurement at one depth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
     /// Requests under way, all shards together.
@@ -61,7 +60,6 @@ pub struct DepthPoint {
     pub p99_ns: u64,
 }
 
-/// The operating point of a depth curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
     /// Smallest measured depth from which on a doubling adds less than a quarter.
@@ -217,7 +215,6 @@ pub struct SteadyState {
     pub tracks: Vec<SteadyTrack>,
 }
 
-/// One figure over the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SteadyTrack {
     pub figure: String,

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::Place;
 
-/// The place of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Site {
     /// The directory or device, with links resolved; the name of a simulated disk.
@@ -49,7 +48,6 @@ pub struct Device {
     pub raid_chunk_bytes: Option<u64>,
     /// The file below a loop device.
     pub backing_file: Option<String>,
-    /// The disks at the lowest level.
     pub leaves: Vec<Leaf>,
 }
 
@@ -83,7 +81,6 @@ pub struct Leaf {
     pub rotational: Option<bool>,
 }
 
-/// The backend that served the I/O.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backend {
     /// Name, as on the command line.
@@ -101,7 +98,6 @@ pub struct BlockSize {
     pub is_set: bool,
 }
 
-/// A reason to doubt the figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
     pub code: WarningCode,
@@ -121,7 +117,6 @@ pub enum WarningCode {
     Merges,
     /// The disk rotates: four figures describe it badly.
     Rotational,
-    /// The kernel does not describe the disk.
     UnknownDevice,
     /// Requests longer than the RAID's chunk go to several members.
     RaidChunk,
@@ -133,7 +128,6 @@ pub enum WarningCode {
     Ephemeral,
     /// The disk is a volume on a network: caps and credits are measured, not a disk.
     NetworkVolume,
-    /// The file system has little free space.
     FewFreeBytes,
     /// There are more shards than requests that the disk's queue holds.
     ManyShards,
@@ -147,11 +141,8 @@ pub enum WarningCode {
     /// The disk does not write in the blocks that the kernel reports.
     PhysicalBlock,
     BlockingSubmission,
-    /// A full measurement did not become steady.
     NotSteady,
-    /// A part could not be measured here.
     NotMeasured,
-    /// Direct I/O alignment had to be assumed.
     AssumedAlignment,
     /// A shard was busy, so the figure may be a limit of the CPU.
     CpuLimited,

@@ -28,7 +28,6 @@ use crate::load::{Control, JobSpec, Pattern, Plan, RunResult, Target, run};
 use crate::tune::record::{Entry, Load, Moved, Order, Sample, Stream};
 use crate::tune::{SEQUENTIAL_BYTES, TuneError, costs};
 
-/// Requests under way while filling.
 const FILL_DEPTH: u32 = 16;
 /// Length in seconds of a run of filling below which the next run writes twice the data; also the longest run after the
 /// time for filling is over.

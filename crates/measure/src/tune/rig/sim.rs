@@ -35,7 +35,6 @@ use play::Play;
 
 const NS_PER_S: f64 = 1e9;
 const IDLE_NS: u64 = 10_000_000;
-/// Requests under way while filling.
 const FILL_DEPTH: u32 = 16;
 /// Length in seconds of a piece of filling below which the next piece is twice as long.
 const FILL_PIECE_S: f64 = 0.5;

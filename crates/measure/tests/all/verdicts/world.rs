@@ -48,7 +48,6 @@ pub(crate) enum Above {
     Wide,
 }
 
-/// What disturbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Beside {
     Nothing,
@@ -67,7 +66,6 @@ pub(crate) enum Reach {
     Beyond,
 }
 
-/// A case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Situation {
     pub(crate) disk: Disk,
