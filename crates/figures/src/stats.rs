@@ -48,7 +48,6 @@ pub struct Estimate {
 
 impl Estimate {
     /// Returns the estimate with at least this standard error, which the scatter of the samples need not show.
-    #[must_use]
     pub fn with_error_of_at_least(self, standard_error: f64) -> Estimate {
         Estimate { standard_error: self.standard_error.max(standard_error), ..self }
     }

@@ -56,7 +56,6 @@ const MAP_POSITIONS_MAX: u64 = 1 << 33;
 
 /// A distribution that cannot be drawn from.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
 pub enum AccessError {
     #[error("{parameter} is {value}, but must be {valid}")]
     OutOfRange { parameter: &'static str, value: f64, valid: &'static str },

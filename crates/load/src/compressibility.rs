@@ -118,7 +118,6 @@ pub struct Compressed {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ExamineError {
     #[error(
         "blocks of {0} bytes cannot be examined: choose a power of two from {BLOCK_MIN_BYTES} to {BLOCK_MAX_BYTES}"

@@ -189,7 +189,6 @@ pub struct Watch {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum LoadError {
     #[error(transparent)]
     Start(#[from] StartError),

@@ -183,7 +183,6 @@ pub struct Replayed {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ReplayError {
     #[error("{path}: {error}")]
     Trace { path: String, error: TraceError },

@@ -39,7 +39,6 @@ const MARK: &str = "user.plimsoll.scratch";
 const MARK_MAX_BYTES: usize = 11 + 255;
 
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ScratchError {
     #[error("{path}: {reason}: give a directory that can be written to")]
     BadDirectory {

@@ -61,7 +61,6 @@ const BEFORE: u64 = 0;
 
 /// Why a region or a request cannot be stamped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub(super) enum StampError {
     #[error("blocks of {0} bytes cannot be verified: request sizes must be multiples of {SECTOR_BYTES} bytes")]
     Block(u32),

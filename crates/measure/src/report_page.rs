@@ -112,7 +112,6 @@ pub struct Shown {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ReadError {
     #[error("{file}: cannot read it: {error}")]
     Io { file: String, error: io::Error },

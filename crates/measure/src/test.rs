@@ -167,7 +167,6 @@ impl TestOptions {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum TestError {
     #[error("{path}: {reason}: --storage takes a directory, a file or a block device")]
     Storage { path: String, reason: String },

@@ -1,13 +1,11 @@
 //! Text of others, such as names in files, made harmless for a terminal.
 
 /// Escapes control characters, so that the text cannot control the terminal.
-#[must_use]
 pub fn printable(text: &str) -> String {
     escaped(text, |_| false)
 }
 
 /// Escapes control characters as [`printable`] does, except line ends and tabs.
-#[must_use]
 pub fn printable_lines(text: &str) -> String {
     escaped(text, |letter| matches!(letter, '\n' | '\t'))
 }

@@ -60,7 +60,6 @@ pub struct LogNormal {
 
 impl LogNormal {
     /// Returns the distribution of `exp(sigma * z)`, z normal. Sigma is clamped to 0..=8; NaN counts as 0 (always 1).
-    #[must_use]
     pub fn new(sigma: f64) -> LogNormal {
         let sigma = if sigma > 0.0 { sigma.min(8.0) } else { 0.0 };
         LogNormal { table: quantiles().iter().map(|&z| exp(sigma * z) as f32).collect() }
@@ -73,7 +72,6 @@ impl LogNormal {
 
     /// Returns the draw for the upper 12 of 64 random bits; the other bits stay free for another use.
     #[inline]
-    #[must_use]
     pub fn at(&self, bits: u64) -> f64 {
         self.table.get((bits >> (64 - BITS)) as usize).map_or(1.0, |&factor| f64::from(factor))
     }

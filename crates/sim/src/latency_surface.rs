@@ -176,19 +176,16 @@ impl LatencySurface {
     }
 
     /// Returns the levels of the table: bytes written per second, reads per second.
-    #[must_use]
     pub fn levels(&self) -> (&[f64], &[f64]) {
         (&self.writes.levels, &self.reads.levels)
     }
 
     /// Returns the median latency of a read, in nanoseconds, at these rates (clamped to the table).
-    #[must_use]
     pub fn p50_ns(&self, write_bytes_per_s: f64, read_iops: f64) -> f64 {
         exp(self.ln_at(write_bytes_per_s, read_iops)[0])
     }
 
     /// Returns the 95th percentile of the latency of a read, in nanoseconds, at these rates (clamped to the table).
-    #[must_use]
     pub fn p95_ns(&self, write_bytes_per_s: f64, read_iops: f64) -> f64 {
         let [ln_p50, ln_p95] = self.ln_at(write_bytes_per_s, read_iops);
         exp(ln_p95).max(exp(ln_p50) * RATIO_MIN)
@@ -196,7 +193,6 @@ impl LatencySurface {
 
     /// Returns the distribution at these rates, for many draws.
     #[inline]
-    #[must_use]
     pub fn prepare(&self, write_bytes_per_s: f64, read_iops: f64) -> Prepared {
         let [ln_p50, ln_p95] = self.ln_at(write_bytes_per_s, read_iops);
         let ln_ratio = (ln_p95 - ln_p50).max(RATIO_MIN - 1.0);
@@ -205,7 +201,6 @@ impl LatencySurface {
 
     /// Draws a latency in nanoseconds from the distribution at these rates.
     #[inline]
-    #[must_use]
     pub fn sample(&self, write_bytes_per_s: f64, read_iops: f64, rng: &mut Rng) -> f64 {
         self.prepare(write_bytes_per_s, read_iops).sample(rng)
     }
@@ -238,7 +233,6 @@ pub struct Prepared {
 
 impl Prepared {
     #[inline]
-    #[must_use]
     pub fn sample(&self, rng: &mut Rng) -> f64 {
         let uniform = (rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64);
         self.quantile_ns(uniform)
@@ -246,7 +240,6 @@ impl Prepared {
 
     /// Returns the latency in nanoseconds below which a part `quantile` (0 to 1, clamped) of all reads lies.
     #[inline]
-    #[must_use]
     pub fn quantile_ns(&self, quantile: f64) -> f64 {
         if self.ln_ratio <= LN_BODY_RATIO_MAX || quantile <= 0.9 {
             return exp_fast(self.ln_p50 + self.sigma * normal_quantile(quantile));

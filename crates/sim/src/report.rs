@@ -37,7 +37,6 @@ pub struct LatencySummary {
 }
 
 impl LatencySummary {
-    #[must_use]
     pub fn of(histogram: &Histogram) -> LatencySummary {
         LatencySummary {
             count: histogram.count(),
@@ -127,12 +126,10 @@ pub struct WorldReport {
 }
 
 impl WorldReport {
-    #[must_use]
     pub fn class(&self, name: &str, disk: usize) -> Option<&ClassReport> {
         self.classes.iter().find(|class| class.name == name && class.disk == disk)
     }
 
-    #[must_use]
     pub fn job(&self, name: &str) -> Option<&JobReport> {
         self.jobs.iter().find(|job| job.name == name)
     }

@@ -18,7 +18,6 @@ pub struct Rng {
 
 impl Rng {
     /// Returns the generator of `seed`; any number is valid.
-    #[must_use]
     pub fn new(seed: u64) -> Rng {
         let mut x = seed;
         let mut next = || {

@@ -34,7 +34,6 @@ pub enum ShardSet {
 
 impl ShardSet {
     /// Returns the numbers of these shards, in order, in a world of `shards` shards.
-    #[must_use]
     pub fn numbers(&self, shards: usize) -> Vec<u32> {
         match self {
             ShardSet::All => (0..shards as u32).collect(),
@@ -76,7 +75,6 @@ pub enum SizeDist {
 
 impl SizeDist {
     /// Returns the longest possible request, in bytes; 0 for an empty list.
-    #[must_use]
     pub fn largest_bytes(&self) -> u32 {
         match self {
             SizeDist::Fixed(len_bytes) => *len_bytes,
@@ -161,19 +159,16 @@ pub enum Load {
 
 impl Load {
     /// Returns a closed loop without pauses.
-    #[must_use]
     pub fn closed(parallelism: u32) -> Load {
         Load::Closed { parallelism, think_ns: 0, think_after_ns: 0 }
     }
 
     /// Returns an open loop with equal gaps.
-    #[must_use]
     pub fn uniform(requests_per_s: f64) -> Load {
         Load::Open { requests_per_s, spacing: Spacing::Uniform, batch: 1, max_outstanding: None }
     }
 
     /// Returns an open loop with exponentially distributed gaps.
-    #[must_use]
     pub fn poisson(requests_per_s: f64) -> Load {
         Load::Open { requests_per_s, spacing: Spacing::Poisson, batch: 1, max_outstanding: None }
     }

@@ -74,7 +74,6 @@ pub struct DemoOptions {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum DemoError {
     #[error(transparent)]
     Tune(#[from] TuneError),

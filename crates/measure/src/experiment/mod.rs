@@ -76,7 +76,6 @@ pub struct Situation {
 
 /// Why an experiment could not run.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ExperimentError {
     #[error(transparent)]
     Test(#[from] TestError),

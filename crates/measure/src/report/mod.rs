@@ -283,7 +283,6 @@ struct Head {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ReportError {
     #[error("this is not JSON: {0}; give a file that `plimsoll test --format json` wrote, whole")]
     NotJson(serde_json::Error),

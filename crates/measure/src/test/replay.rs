@@ -66,7 +66,6 @@ pub struct ReplayOptions {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ReplayTestError {
     #[error(transparent)]
     Test(#[from] TestError),

@@ -20,7 +20,6 @@ use super::record::RecordError;
 use crate::load::{LoadError, ScratchError};
 
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum TuneError {
     #[error("{option}: {reason}")]
     Option {

@@ -21,7 +21,6 @@ use super::report::{Figure, LeftOut, Merged, TuneReport, Warning, WarningCode};
 use super::study::outliers;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum MergeError {
     #[error("--merge needs the records of at least two runs")]
     TooFew,

@@ -37,7 +37,6 @@ pub(super) use sizes::{block_size, physical_block_bytes};
 pub(super) use warnings::warnings;
 
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum PlaceError {
     #[error("{path}: {reason}: give a directory that can be written to, or a block device")]
     BadPath { path: String, reason: String },

@@ -214,7 +214,6 @@ pub struct MissingFigures {
 
 /// Why figures were not measured. The text form includes the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum MissingCause {
     #[error("let the measurement run to its end")]
     Unfinished,

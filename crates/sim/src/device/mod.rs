@@ -161,7 +161,6 @@ impl Device {
     }
 
     /// Returns when the next request comes back; `None` if none will.
-    #[must_use]
     pub fn next_event_ns(&self) -> Option<u64> {
         self.events.next_ns()
     }
@@ -174,7 +173,6 @@ impl Device {
     }
 
     /// Returns the number of requests that have not come back, including those that hang for ever.
-    #[must_use]
     pub fn in_flight(&self) -> usize {
         self.events.len() + self.hung
     }
@@ -204,7 +202,6 @@ impl Device {
     }
 
     /// Returns the part of the capacity that holds data, 0 to 1.
-    #[must_use]
     pub fn fill_level(&self) -> f64 {
         self.flash.fill()
     }

@@ -151,7 +151,6 @@ impl Default for LatencySpec {
 
 impl LatencySpec {
     /// Returns the latency that the length of a request adds, in ns.
-    #[must_use]
     pub fn transfer_ns(&self, len_bytes: f64) -> f64 {
         let command_bytes = self.command_max_bytes.map_or(len_bytes, |most| len_bytes.min(f64::from(most)));
         self.per_kib_ns * command_bytes / 1024.0
@@ -277,7 +276,6 @@ pub enum CapUnit {
 
 impl CapUnit {
     /// Returns the units of a request.
-    #[must_use]
     pub fn units(self, len_bytes: u32) -> f64 {
         match self {
             CapUnit::Operations { unit_bytes: 0 } => 1.0,
@@ -287,7 +285,6 @@ impl CapUnit {
     }
 
     /// Returns the unit's name: `operations` or `bytes`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             CapUnit::Operations { .. } => "operations",

@@ -49,7 +49,6 @@ pub struct Frontier {
 
 impl Frontier {
     /// Returns how close these rates are to the frontier: 0 idle, 1 on it.
-    #[must_use]
     pub fn load(&self, write_bytes_per_s: f64, read_iops: f64) -> f64 {
         mix_load(read_iops / self.read_iops, write_bytes_per_s / self.write_bytes_per_s, self.mix_exponent)
     }
@@ -57,7 +56,6 @@ impl Frontier {
 
 /// Returns how close a mix is to a frontier of exponent `p` (positive, or infinite): 0 idle, 1 on it. A share is a rate
 /// over the rate that the disk sustains in this direction alone.
-#[must_use]
 pub fn mix_load(read_share: f64, write_share: f64, p: f64) -> f64 {
     let (high, low) = (read_share.max(write_share), read_share.min(write_share));
     if high <= 0.0 || p.is_infinite() {
@@ -77,7 +75,6 @@ pub struct MixFit {
 
 /// Fits the finite exponent from `range` (both ends positive, in order) to points on a frontier, each a share of reads
 /// and one of writes, 0 or more: see [`mix_load`]. Unlike in [`super::fit`], the axes are taken to be known.
-#[must_use]
 pub fn fit_mix_exponent(shares: &[[f64; 2]], range: [f64; 2]) -> MixFit {
     let curve = best_curve(shares, [1.0, 1.0], range.map(ln));
     MixFit { mix_exponent: curve.p, rmse: curve.rmse }

@@ -77,7 +77,6 @@ pub enum Target {
 
 impl Figure {
     /// Returns whether the figure meets its target. NaN does not.
-    #[must_use]
     pub fn passed(&self) -> bool {
         match self.target {
             Target::AtMost(most) => self.value <= most,
@@ -116,12 +115,10 @@ impl From<crate::world::WorldError> for ScenarioError {
 }
 
 /// Returns all scenarios, in the best order for reading.
-#[must_use]
 pub fn all() -> Vec<Scenario> {
     [shares::SCENARIOS, seeds::SCENARIOS, disks::SCENARIOS].concat()
 }
 
-#[must_use]
 pub fn find(name: &str) -> Option<Scenario> {
     all().into_iter().find(|scenario| scenario.name == name)
 }

@@ -47,7 +47,6 @@ pub struct Comparison {
 /// Compares `results`, simulated from a fit to `fit_cells`, with the measurements at these cells (`other_cells`, in the
 /// same order). A cell's neighbours are the closest fitted ones, in both directions, at its rate of writing and at its
 /// rate of reading.
-#[must_use]
 pub fn compare(fit_cells: &[Cell], other_cells: &[Cell], results: &[CellResult]) -> Comparison {
     let all: Vec<Cell> = fit_cells.iter().chain(other_cells).copied().collect();
     let clip_ns = clip_ns(&all);

@@ -10,7 +10,6 @@ pub const MAX_SHARDS: usize = 65_535;
 pub const MAX_REQUESTS_PER_S: f64 = 1e9;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum WorldError {
     /// `duration_ns` or `sample_ns` is 0, or the end lies beyond 2^63 ns.
     BadDuration,

@@ -61,7 +61,6 @@ pub struct DiskCounters {
 
 impl DiskCounters {
     /// Returns the line that `/proc/diskstats` of Linux 5.5 and later would print, without a line break.
-    #[must_use]
     pub fn line(&self, major: u32, minor: u32, name: &str) -> String {
         let (sectors, ms) = (|bytes: u64| bytes / SECTOR_BYTES, |ns: u64| ns / NS_PER_MS);
         let weighted_ns = self.read_ns + self.write_ns + self.discard_ns + self.flush_ns;

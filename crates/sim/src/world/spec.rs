@@ -117,7 +117,6 @@ pub struct SimDisk {
 
 impl SimDisk {
     /// Returns a scheduled disk with an I/O queue on every shard.
-    #[must_use]
     pub fn new(device: DeviceSpec, config: DiskConfig) -> SimDisk {
         let QueueConfig { max_requests, wakeup_credit_ns, decay_tau_ns, .. } = QueueConfig::default();
         let (mode, num_io_queues) = (DiskMode::Scheduled, None);
@@ -142,19 +141,16 @@ pub struct ClassSpec {
 
 impl ClassSpec {
     /// Returns a class that belongs to no group.
-    #[must_use]
     pub fn new(name: &str, shares: u32) -> ClassSpec {
         ClassSpec { name: name.into(), parent: None, shares, is_group: false, qos: Qos::default() }
     }
 
     /// Returns a group that belongs to no group.
-    #[must_use]
     pub fn group(name: &str, shares: u32) -> ClassSpec {
         ClassSpec { is_group: true, ..ClassSpec::new(name, shares) }
     }
 
     /// Moves the class into the group `parent`.
-    #[must_use]
     pub fn in_group(self, parent: &str) -> ClassSpec {
         ClassSpec { parent: Some(parent.into()), ..self }
     }

@@ -145,7 +145,6 @@ pub struct PhysicalBlock {
 impl PhysicalBlock {
     /// Describes the finding. If no length is clearly faster than shorter ones, but one may be, or shifted writes are
     /// slower, the text says that there may be a block.
-    #[must_use]
     pub fn words(&self) -> String {
         let shifted = self.misalignment_factor.unwrap_or(1.0);
         match self.is_step {

@@ -107,7 +107,6 @@ pub struct Warning {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum WarningCode {
     /// The kernel schedules requests too.
     Elevator,

@@ -65,7 +65,6 @@ impl Drive {
         })
     }
 
-    #[must_use]
     pub fn preset(&self) -> Preset {
         let build = Build {
             disks: 1,
@@ -98,7 +97,6 @@ impl Drive {
 static DRIVES: LazyLock<Vec<Drive>> = LazyLock::new(|| rows(include_str!("drives.csv"), Drive::read));
 
 /// Returns all drives, in the order of the table.
-#[must_use]
 pub fn drives() -> &'static [Drive] {
     &DRIVES
 }

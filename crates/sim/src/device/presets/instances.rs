@@ -56,13 +56,11 @@ pub struct Figures {
 
 impl Figures {
     /// Returns the figures in the order reads, bytes read, writes, bytes written.
-    #[must_use]
     pub fn in_order(&self) -> [u64; 4] {
         [self.read_iops, self.read_bandwidth_bytes_per_s, self.write_iops, self.write_bandwidth_bytes_per_s]
     }
 
     /// Multiplies all four figures by `n`; a product that does not fit becomes the largest number.
-    #[must_use]
     pub fn times(&self, n: u32) -> Figures {
         self.map(|figure| figure.saturating_mul(u64::from(n)))
     }
@@ -95,7 +93,6 @@ pub enum Basis {
 
 impl Basis {
     /// Returns its name: `per_disk` or `instance_total`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Basis::PerDisk => "per_disk",
@@ -115,7 +112,6 @@ pub enum AdvertisedBasis {
 
 impl AdvertisedBasis {
     /// Returns its name: `stated` or `inferred`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             AdvertisedBasis::Stated => "stated",
@@ -165,7 +161,6 @@ const UNKNOWN_DISK_BYTES: u64 = 1_000_000_000_000;
 
 impl Instance {
     /// Returns the figures of all disks together.
-    #[must_use]
     pub fn total(&self) -> Figures {
         match (self.basis, self.n_disks) {
             (Basis::PerDisk, Some(n_disks)) => self.published.times(n_disks),
@@ -174,7 +169,6 @@ impl Instance {
     }
 
     /// Returns the figures of one disk; `None` if the number of disks is not known.
-    #[must_use]
     pub fn per_disk(&self) -> Option<Figures> {
         let n_disks = u64::from(self.n_disks?.max(1));
         Some(match self.basis {
@@ -184,7 +178,6 @@ impl Instance {
     }
 
     /// Returns the name without the size: `i4i`, `Standard_Ls_v4`, `z3-highmem-highlssd`, `VM.DenseIO.E5.Flex`.
-    #[must_use]
     pub fn family(&self) -> String {
         let is_size = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         match self.cloud {
@@ -198,7 +191,6 @@ impl Instance {
         }
     }
 
-    #[must_use]
     pub fn preset(&self) -> Preset {
         let disks = self.n_disks.unwrap_or(1).max(1);
         let divisor = if self.basis == Basis::InstanceTotal { f64::from(disks) } else { 1.0 };
@@ -273,7 +265,6 @@ impl Instance {
 static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| rows(include_str!("instances.csv"), Instance::read));
 
 /// Returns all instances, in the order of the table.
-#[must_use]
 pub fn instances() -> &'static [Instance] {
     &INSTANCES
 }

@@ -62,7 +62,6 @@ impl PresetKind {
     pub const ALL: [PresetKind; 3] = [PresetKind::Instance, PresetKind::Drive, PresetKind::Volume];
 
     /// Returns its name: `instance`, `drive` or `volume`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             PresetKind::Instance => "instance",
@@ -85,7 +84,6 @@ pub enum Evidence {
 
 impl Evidence {
     /// Returns its name: `measured`, `rated` or `derived`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Evidence::Measured => "measured",
@@ -198,7 +196,6 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns the preset of that name, in any case.
-#[must_use]
 pub fn find(name: &str) -> Option<Preset> {
     let same = |other: &str| other.eq_ignore_ascii_case(name);
     let instance = || instances().iter().find(|row| same(row.name)).map(Instance::preset);

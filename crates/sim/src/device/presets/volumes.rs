@@ -155,7 +155,6 @@ impl Volume {
     }
 
     /// Returns the volume with its default size and its base.
-    #[must_use]
     pub fn preset(&self) -> Preset {
         let size_gib = self.size_gib[0];
         let operations = self.base_operations(size_gib);
@@ -315,7 +314,6 @@ fn plain(value: f64) -> f64 {
 static VOLUMES: LazyLock<Vec<Volume>> = LazyLock::new(|| rows(include_str!("volumes.csv"), Volume::read));
 
 /// Returns all kinds of volumes, in the order of the table.
-#[must_use]
 pub fn volumes() -> &'static [Volume] {
     &VOLUMES
 }
