@@ -22,8 +22,6 @@
 mod curves;
 pub(super) mod device;
 
-use std::fmt::Write as _;
-
 use plimsoll::core::{CostForm, DECAY_TAU_NS, FourFigures, Rate};
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +38,8 @@ use plimsoll_files::depths::DepthRate;
 use plimsoll_files::device::SizeTable;
 use plimsoll_files::disk::DiskModel;
 use plimsoll_files::io_properties::{DiskProperties, IOPS_BLOCK_BYTES, MAX_FIGURE, MEASURED_SCALE_MAX};
+use plimsoll_files::variant_name;
+use plimsoll_show::table::{Table, fixed, known};
 
 use super::{Mode, place};
 use crate::foreign::FOREIGN_DOUBT_PCT;
@@ -151,17 +151,6 @@ impl Figure {
     /// Returns the uncertainty as text for people: `± 0.8 %`, `unknown`.
     pub fn interval_text(&self) -> String {
         self.ci95_pct.map_or_else(|| "unknown".to_owned(), |percent| format!("± {percent:.1} %"))
-    }
-
-    /// Returns the fields of the figure that [`TuneReport::to_csv`] writes after its name.
-    fn csv_fields(&self) -> String {
-        let unit = match self.unit {
-            Unit::OperationsPerS => "operations_per_s",
-            Unit::BytesPerS => "bytes_per_s",
-        };
-        let ci95_pct = self.ci95_pct.map_or_else(String::new, |percent| format!("{percent:.2}"));
-        let (value, deviation_pct) = (self.value, self.deviation_pct);
-        format!("{value:.1},{unit},{ci95_pct},{deviation_pct:.2},{},{}", self.block_bytes, self.depth)
     }
 }
 
@@ -420,13 +409,20 @@ impl TuneReport {
 
     /// Returns the four figures as CSV, with a header; a missing figure has a line with empty fields.
     pub fn to_csv(&self) -> String {
-        let mut out = String::from("figure,value,unit,ci95_pct,deviation_pct,block_bytes,depth\n");
-        for (name, _, figure) in self.figures() {
-            let line = figure.as_ref().map_or_else(|| ",,,,,".to_owned(), Figure::csv_fields);
-            // Writing to a string cannot fail.
-            let _ = writeln!(out, "{name},{line}");
-        }
-        out
+        let row = |(name, _, figure): (&str, _, &Option<Figure>)| {
+            let figure = figure.as_ref();
+            [
+                name.to_owned(),
+                fixed(figure.map(|it| it.value), 1),
+                figure.map_or_else(String::new, |it| variant_name(it.unit)),
+                fixed(figure.and_then(|it| it.ci95_pct), 2),
+                fixed(figure.map(|it| it.deviation_pct), 2),
+                known(figure.map(|it| it.block_bytes)),
+                known(figure.map(|it| it.depth)),
+            ]
+        };
+        let names = "figure,value,unit,ci95_pct,deviation_pct,block_bytes,depth";
+        Table::new("", names.split(','), self.figures().map(row)).to_csv()
     }
 
     /// Returns the figures in the scheduler's form.
