@@ -352,7 +352,7 @@ fn simulated(name: &str) -> Result<SimulatedDisk, Failure> {
         )));
     };
     let name = model.name.unwrap_or_else(|| name.to_owned());
-    Ok(SimulatedDisk { name, spec, cpu_ns_per_request: 0, reported_block_bytes: None, foreign_bytes_per_s: 0.0 })
+    Ok(SimulatedDisk::new(name, spec))
 }
 
 impl TuneArguments {

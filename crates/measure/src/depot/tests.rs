@@ -80,13 +80,7 @@ fn the_end_of_a_run_does_not_widen_the_interval_of_a_rate() {
 
 /// Returns a simulated disk, and options that measure only its figures.
 fn figures_of_gp3() -> (SimulatedDisk, TuneOptions) {
-    let disk = SimulatedDisk {
-        name: "gp3".to_owned(),
-        spec: presets::find("gp3").unwrap().spec,
-        cpu_ns_per_request: 0,
-        reported_block_bytes: None,
-        foreign_bytes_per_s: 0.0,
-    };
+    let disk = SimulatedDisk::new("gp3", presets::find("gp3").unwrap().spec);
     (disk, TuneOptions { figures_only: true, data_bytes: 16 << 20, ..TuneOptions::quick("/data") })
 }
 

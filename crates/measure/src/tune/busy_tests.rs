@@ -49,9 +49,7 @@ fn a_bounded_measurement_on_a_busy_machine_has_all_four_figures() {
     for write_bytes_per_s in [3e8, 1e9] {
         let rates = RateSpec { write_bytes_per_s, read_bytes_per_s: 3e9, ..RateSpec::default() };
         let spec = DeviceSpec { rates, ..DeviceSpec::default() };
-        let name = format!("{write_bytes_per_s} B/s");
-        let disk =
-            SimulatedDisk { name, spec, cpu_ns_per_request: 0, reported_block_bytes: None, foreign_bytes_per_s: 0.0 };
+        let disk = SimulatedDisk::new(format!("{write_bytes_per_s} B/s"), spec);
         // Like the demo's options, with half of its write bound and without mixes.
         let options = TuneOptions {
             shards: 1,

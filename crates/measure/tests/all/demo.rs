@@ -57,13 +57,7 @@ fn disk(write_mb_per_s: f64) -> SimulatedDisk {
         latency: LatencySpec { read_ns: 90e3, write_ns: 30e3, sigma: 0.1, ..LatencySpec::default() },
         ..DeviceSpec::default()
     };
-    SimulatedDisk {
-        name: format!("{write_mb_per_s} MB/s"),
-        spec,
-        cpu_ns_per_request: 0,
-        reported_block_bytes: Some(512),
-        foreign_bytes_per_s: 0.0,
-    }
+    SimulatedDisk { reported_block_bytes: Some(512), ..SimulatedDisk::new(format!("{write_mb_per_s} MB/s"), spec) }
 }
 
 fn options() -> DemoOptions {

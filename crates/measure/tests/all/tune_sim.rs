@@ -31,13 +31,7 @@ fn spec() -> DeviceSpec {
 }
 
 fn disk(spec: DeviceSpec) -> SimulatedDisk {
-    SimulatedDisk {
-        name: "model".to_owned(),
-        spec,
-        cpu_ns_per_request: 0,
-        reported_block_bytes: Some(512),
-        foreign_bytes_per_s: 0.0,
-    }
+    SimulatedDisk { reported_block_bytes: Some(512), ..SimulatedDisk::new("model", spec) }
 }
 
 /// Quick, two shards, little data, nothing but figures.
@@ -77,7 +71,7 @@ fn truth_iops(iops: f64, bytes_per_s: f64, len_bytes: u32) -> f64 {
 }
 
 /// The figures of a report with the names of their phases: write and read bandwidth, write and read IOPS.
-fn figures(report: &TuneReport) -> [(&'static str, &Figure); 4] {
+pub(crate) fn figures(report: &TuneReport) -> [(&'static str, &Figure); 4] {
     [
         ("write_bandwidth", report.write_bandwidth.as_ref().unwrap()),
         ("read_bandwidth", report.read_bandwidth.as_ref().unwrap()),

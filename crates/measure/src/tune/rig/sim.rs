@@ -67,6 +67,14 @@ pub struct SimulatedDisk {
     pub foreign_bytes_per_s: f64,
 }
 
+impl SimulatedDisk {
+    /// Returns a disk on a machine that costs no CPU time, reports no block and runs nothing else.
+    pub fn new(name: impl Into<String>, spec: DeviceSpec) -> SimulatedDisk {
+        let name = name.into();
+        SimulatedDisk { name, spec, cpu_ns_per_request: 0, reported_block_bytes: None, foreign_bytes_per_s: 0.0 }
+    }
+}
+
 /// A modelled disk in virtual time, and its shards.
 pub(in crate::tune) struct SimRig {
     device: Device,

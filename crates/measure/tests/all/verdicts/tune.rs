@@ -17,6 +17,7 @@ use plimsoll_sim::workload::{JobSpec, Load, Region, SizeDist};
 use plimsoll_sim::world::{self, ClassSpec, DiskMode, SimDisk, WorldSpec};
 
 use super::{Case, Found};
+use crate::tune_sim::figures;
 
 /// Part of its truth that a figure may be off and still describe the disk, if it is not doubted.
 const OFF_MOST: f64 = 0.10;
@@ -86,23 +87,7 @@ fn disk(is_parallel: bool, weather: Weather, seed: u64) -> SimulatedDisk {
         Weather::Stalls => (spec.weather.stalls_per_s, spec.weather.stall_max_ns) = (2.0, 100e6),
         Weather::Neighbour(thousandths) => foreign_bytes_per_s = 60e6 * f64::from(thousandths) / 1000.0,
     }
-    SimulatedDisk {
-        name: "model".to_owned(),
-        spec,
-        cpu_ns_per_request: 0,
-        reported_block_bytes: Some(512),
-        foreign_bytes_per_s,
-    }
-}
-
-/// The figures of a report, with their names.
-fn figures(report: &TuneReport) -> [(&'static str, &Figure); 4] {
-    [
-        ("write_bandwidth", report.write_bandwidth.as_ref().unwrap()),
-        ("read_bandwidth", report.read_bandwidth.as_ref().unwrap()),
-        ("write_iops", report.write_iops.as_ref().unwrap()),
-        ("read_iops", report.read_iops.as_ref().unwrap()),
-    ]
+    SimulatedDisk { reported_block_bytes: Some(512), foreign_bytes_per_s, ..SimulatedDisk::new("model", spec) }
 }
 
 /// Returns the mean speed of the disk without neighbours whom the kernel counts, in the unit of the figure.
