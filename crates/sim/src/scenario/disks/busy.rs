@@ -19,11 +19,12 @@
 
 use plimsoll_core::DiskConfig;
 
+use super::super::Target::{AtLeast, AtMost};
 use super::super::support::{
     Course, MS, S, class_of, config_of, disk_of, four_figures, plain_device, preset, reads, share_error_percent,
     world_of,
 };
-use super::super::{Advance, Outcome, ScenarioError, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Table};
 use crate::device::DeviceSpec;
 use crate::world::{DiskMode, Hog, ShardSpec, SimDisk};
 
@@ -87,13 +88,9 @@ pub(super) fn busy_processors(seed: u64, advance: Advance<'_>) -> Result<Outcome
     }
 
     course.outcome.tables.push(table);
-    course.figure("least throughput over drained", least, Target::AtLeast(0.85));
-    course.figure("largest share error, %", largest_error, Target::AtMost(1.0));
-    course.figure(
-        "most in the device, rarely away over never (three requests at least)",
-        more_in_device,
-        Target::AtMost(1.3),
-    );
+    course.figure("least throughput over drained", least, AtLeast(0.85));
+    course.figure("largest share error, %", largest_error, AtMost(1.0));
+    course.figure("most in the device, rarely away over never (three requests at least)", more_in_device, AtMost(1.3));
     course.remark(
         "While tokens issued between two looks were lost, and a device that ran dry was taken for a slow one, the fast \
          disk had 0.05 to 0.61 of its drained throughput.",

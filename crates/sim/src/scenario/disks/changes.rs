@@ -16,11 +16,12 @@
 
 use plimsoll_core::{CostForm, CostModel, DiskConfig, LatencyGoal, Op};
 
+use super::super::Target::{AtLeast, AtMost, Between};
 use super::super::support::{
     Course, MS, S, config_of, disk_of, four_figures, mean_and_deviation_percent, plain_device,
 };
 use super::super::support::{preset, reads, share_error_percent, world_of};
-use super::super::{Advance, Outcome, ScenarioError, Series, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Series, Table};
 use crate::device::{BufferSpec, ChannelSpec, DeviceSpec};
 use crate::report::Sample;
 use crate::workload::JobSpec;
@@ -152,18 +153,14 @@ pub(super) fn capacity_falls(seed: u64, advance: Advance<'_>) -> Result<Outcome,
         course.figure(
             format!("{title}: contained after, ms"),
             contained_ns as f64 / 1e6,
-            Target::AtMost(allowed_ns as f64 / 1e6),
+            AtMost(allowed_ns as f64 / 1e6),
         );
-        course.figure(format!("{title}: part of the slow disk used"), slow_part, Target::AtLeast(least));
-        course.figure(format!("{title}: 90 % used again after, ms"), back_ns as f64 / 1e6, Target::AtMost(500.0));
-        course.figure(format!("{title}: oscillation, rms of 100 ms rates, %"), oscillation, Target::AtMost(3.0));
-        course.figure(
-            format!("{title}: part of the disk used in the 100 ms after a stall"),
-            stalled,
-            Target::AtLeast(0.9),
-        );
+        course.figure(format!("{title}: part of the slow disk used"), slow_part, AtLeast(least));
+        course.figure(format!("{title}: 90 % used again after, ms"), back_ns as f64 / 1e6, AtMost(500.0));
+        course.figure(format!("{title}: oscillation, rms of 100 ms rates, %"), oscillation, AtMost(3.0));
+        course.figure(format!("{title}: part of the disk used in the 100 ms after a stall"), stalled, AtLeast(0.9));
         let error = share_error(&bins, FALL_NS + 500 * MS, RETURN_NS).max(share_error(&bins, S, FALL_NS));
-        course.figure(format!("{title}: share error, %"), error, Target::AtMost(3.0));
+        course.figure(format!("{title}: share error, %"), error, AtMost(3.0));
         table.row([
             name.to_owned(),
             format!("{} KiB", len_bytes >> 10),
@@ -262,11 +259,11 @@ pub(super) fn write_cliff(seed: u64, advance: Advance<'_>) -> Result<Outcome, Sc
 
     let queue = within(&bins, S, 3 * S).map(|bin| bin.in_device).fold(0.0, f64::max);
     let scale = bins.last().map_or(f64::NAN, |bin| bin.scale);
-    course.figure("before the cliff, GB/s", gb(100 * MS, 400 * MS), Target::AtLeast(2.85));
-    course.figure("behind it, GB/s", gb(S, 3 * S), Target::AtLeast(0.95));
-    course.figure("behind it: most requests in the device (10 ms)", queue, Target::AtMost(12.0));
-    course.figure("behind it: capacity scale", scale, Target::Between(0.3, 0.45));
-    course.figure("behind it: share error, %", share_error(&bins, S, 3 * S), Target::AtMost(3.0));
+    course.figure("before the cliff, GB/s", gb(100 * MS, 400 * MS), AtLeast(2.85));
+    course.figure("behind it, GB/s", gb(S, 3 * S), AtLeast(0.95));
+    course.figure("behind it: most requests in the device (10 ms)", queue, AtMost(12.0));
+    course.figure("behind it: capacity scale", scale, Between(0.3, 0.45));
+    course.figure("behind it: share error, %", share_error(&bins, S, 3 * S), AtMost(3.0));
     course.remark("The cliff comes when 1 GB of difference has gathered: after 0.5 s at 3 against 1 GB/s.");
     Ok(course.outcome)
 }
@@ -292,7 +289,7 @@ pub(super) fn garbage_collection(seed: u64, advance: Advance<'_>) -> Result<Outc
 
     let fresh = four_figures([540_000, 3_000_000_000, 390_000, 1_900_000_000]);
     for (name, figures, scale) in
-        [("sustained", &preset.figures, Target::AtLeast(0.8)), ("fresh disk", &fresh, Target::Between(0.08, 0.25))]
+        [("sustained", &preset.figures, AtLeast(0.8)), ("fresh disk", &fresh, Between(0.08, 0.25))]
     {
         let config = DiskConfig { unloaded_latency_ns: preset.unloaded_latency_ns, ..config_of(figures) };
         spec.disks = vec![SimDisk::new(device.clone(), config)];
@@ -306,8 +303,8 @@ pub(super) fn garbage_collection(seed: u64, advance: Advance<'_>) -> Result<Outc
         let median = scales.get(scales.len() / 2).copied().unwrap_or(f64::NAN);
         let count = scales.len().max(1) as f64;
         let mean = within(&bins, from_ns, until_ns).map(|bin| bin.in_device).sum::<f64>() / count;
-        course.figure(format!("{name}: writes over drained"), writes / drained, Target::AtLeast(0.92));
-        course.figure(format!("{name}: share error, %"), error, Target::AtMost(3.0));
+        course.figure(format!("{name}: writes over drained"), writes / drained, AtLeast(0.92));
+        course.figure(format!("{name}: share error, %"), error, AtMost(3.0));
         course.figure(format!("{name}: capacity scale, median"), median, scale);
         let scale = format!("{median:.2}");
         let rate = format!("{:.1}", writes / 1e3);
@@ -360,11 +357,11 @@ pub(super) fn burst_credits(seed: u64, advance: Advance<'_>) -> Result<Outcome, 
     course.outcome.tables.push(table);
 
     let queue = within(&bins, 24 * S, 40 * S).map(|bin| bin.in_device).fold(0.0, f64::max);
-    course.figure("with credits, reads/s", rate(&bins, S, 19 * S), Target::AtLeast(0.95 * 3000.0));
-    course.figure("without, reads/s", rate(&bins, 24 * S, 40 * S), Target::Between(0.95 * 300.0, 1.02 * 300.0));
-    course.figure("with credits: share error, %", share_error(&bins, S, 19 * S), Target::AtMost(3.0));
-    course.figure("without: share error, %", share_error(&bins, 24 * S, 40 * S), Target::AtMost(3.0));
-    course.figure("without: most in the device (100 ms)", queue, Target::AtMost(12.0));
+    course.figure("with credits, reads/s", rate(&bins, S, 19 * S), AtLeast(0.95 * 3000.0));
+    course.figure("without, reads/s", rate(&bins, 24 * S, 40 * S), Between(0.95 * 300.0, 1.02 * 300.0));
+    course.figure("with credits: share error, %", share_error(&bins, S, 19 * S), AtMost(3.0));
+    course.figure("without: share error, %", share_error(&bins, 24 * S, 40 * S), AtMost(3.0));
+    course.figure("without: most in the device (100 ms)", queue, AtMost(12.0));
     course.remark(
         "The real volume starts with 5.4 million credits, which last 2000 s; here a hundredth, 20 s. The latency \
          goal is 4 ms: by the default, three requests may be in the volume, which is below its knee and gives 89 %.",

@@ -22,8 +22,9 @@
 
 use plimsoll_core::{CostForm, CostModel, Disk, DiskConfig, Op};
 
+use super::super::Target::{AtLeast, AtMost};
 use super::super::support::{Course, MS, S, class_of, disk_of, reads, share_error_percent, world_of};
-use super::super::{Advance, Outcome, ScenarioError, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Table};
 use crate::device::DeviceSpec;
 use crate::device::presets::{Preset, Provision, volumes};
 use crate::workload::JobSpec;
@@ -111,7 +112,7 @@ pub(super) fn far_disks(seed: u64, advance: Advance<'_>) -> Result<Outcome, Scen
         }
     }
     course.outcome.tables.push(table);
-    course.figure("least throughput over the lesser of drained and promised", least, Target::AtLeast(0.90));
+    course.figure("least throughput over the lesser of drained and promised", least, AtLeast(0.90));
     short_beside_long(seed, &mut course)?;
     course.remark("With a bound of the latency goal alone, which knew nothing of the latency, the least was 0.21.");
     Ok(course.outcome)
@@ -159,8 +160,8 @@ fn short_beside_long(seed: u64, course: &mut Course<'_>) -> Result<(), ScenarioE
         }
     }
     course.outcome.tables.push(table);
-    course.figure("short beside long, two limits: least part of the limit used most", least, Target::AtLeast(0.95));
-    course.figure("short beside long, two limits: share error, %", largest_error, Target::AtMost(1.0));
+    course.figure("short beside long, two limits: least part of the limit used most", least, AtLeast(0.95));
+    course.figure("short beside long, two limits: share error, %", largest_error, AtMost(1.0));
     Ok(())
 }
 

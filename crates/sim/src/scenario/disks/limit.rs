@@ -18,9 +18,10 @@
 
 use plimsoll_core::{DiskConfig, Op};
 
+use super::super::Target::{AtLeast, AtMost};
 use super::super::support::{Course, MS, S, class_of, config_of, disk_of, four_figures, plain_device, reads};
 use super::super::support::{share_error_percent, world_of};
-use super::super::{Advance, Outcome, ScenarioError, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Table};
 use crate::device::{ChannelSpec, DeviceSpec};
 use crate::world::{DiskMode, ShardSpec, SimDisk, WorldSpec};
 
@@ -100,8 +101,8 @@ pub(super) fn disk_is_the_limit(seed: u64, advance: Advance<'_>) -> Result<Outco
         }
 
         course.outcome.tables.push(table);
-        course.figure(format!("{name}: largest share error, %"), worst_error, Target::AtMost(3.0));
-        course.figure(format!("{name}: least throughput over drained"), least_rate, Target::AtLeast(least));
+        course.figure(format!("{name}: largest share error, %"), worst_error, AtMost(3.0));
+        course.figure(format!("{name}: least throughput over drained"), least_rate, AtLeast(least));
     }
     course.remark(
         "On independent channels the target of 95 % cannot be had: with N reads in the device N / (N + 7) of its \

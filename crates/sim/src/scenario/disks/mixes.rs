@@ -18,8 +18,9 @@
 use plimsoll_core::math::pow;
 use plimsoll_core::{DiskConfig, MixExponent, Op};
 
+use super::super::Target::{AtLeast, AtMost};
 use super::super::support::{Course, MS, class_of, config_of, disk_of, four_figures, plain_device, reads, world_of};
-use super::super::{Advance, Outcome, ScenarioError, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Table};
 use crate::workload::JobSpec;
 use crate::world::SimDisk;
 
@@ -84,8 +85,8 @@ pub(super) fn mixed_directions(seed: u64, advance: Advance<'_>) -> Result<Outcom
         }
     }
     course.outcome.tables.push(table);
-    course.figure("least part of the frontier, %", least * 100.0, Target::AtLeast(92.0));
+    course.figure("least part of the frontier, %", least * 100.0, AtLeast(92.0));
     // Target: the latency goal, and a quarter more for a class that lags.
-    course.figure("most work in the device, us", most_ns as f64 / 1e3, Target::AtMost(750.0 * 1.25));
+    course.figure("most work in the device, us", most_ns as f64 / 1e3, AtMost(750.0 * 1.25));
     Ok(course.outcome)
 }

@@ -15,9 +15,10 @@
 
 use plimsoll_core::{DiskConfig, LatencyGoal};
 
+use super::super::Target::{AtLeast, AtMost};
 use super::super::support::{Course, MS, S, class_of, config_of, disk_of, four_figures, plain_device, preset, reads};
 use super::super::support::{share_error_percent, world_of};
-use super::super::{Advance, Outcome, ScenarioError, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Table};
 use crate::device::{MemberFault, RaidSpec};
 use crate::world::{Action, Change, DiskMode, SimDisk, WorldSpec};
 
@@ -61,9 +62,9 @@ pub(super) fn slow_member(seed: u64, advance: Advance<'_>) -> Result<Outcome, Sc
             let [error, iops, in_device] = judged(&mut course, &spec)?;
             rates[at] = iops;
             if mode == DiskMode::Scheduled {
-                course.figure(format!("{name}: share error, %"), error, Target::AtMost(3.0));
-                course.figure(format!("{name}: throughput over drained"), rates[1] / rates[0], Target::AtLeast(0.85));
-                course.figure(format!("{name}: mean in the device"), in_device, Target::AtMost(32.0));
+                course.figure(format!("{name}: share error, %"), error, AtMost(3.0));
+                course.figure(format!("{name}: throughput over drained"), rates[1] / rates[0], AtLeast(0.85));
+                course.figure(format!("{name}: mean in the device"), in_device, AtMost(32.0));
             }
             let kind = if mode == DiskMode::Drain { "drained" } else { "ours" };
             table.row([
@@ -115,9 +116,9 @@ pub(super) fn hard_disk(seed: u64, advance: Advance<'_>) -> Result<Outcome, Scen
         rates[at] = iops;
         if mode == DiskMode::Scheduled {
             let least = if latency_goal == default_goal { 0.85 } else { 0.95 };
-            course.figure(format!("{name}: share error, %"), error, Target::AtMost(3.0));
-            course.figure(format!("{name}: throughput over drained"), iops / rates[0], Target::AtLeast(least));
-            course.figure(format!("{name}: mean in the device"), in_device, Target::AtMost(4.0));
+            course.figure(format!("{name}: share error, %"), error, AtMost(3.0));
+            course.figure(format!("{name}: throughput over drained"), iops / rates[0], AtLeast(least));
+            course.figure(format!("{name}: mean in the device"), in_device, AtMost(4.0));
         }
         table.row([name.into(), format!("{iops:.1}"), format!("{error:.2}"), format!("{in_device:.1}")]);
     }

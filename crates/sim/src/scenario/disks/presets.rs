@@ -19,8 +19,9 @@
 
 use plimsoll_core::{CostForm, CostModel, DiskConfig, Op};
 
+use super::super::Target::AtLeast;
 use super::super::support::{Course, preset};
-use super::super::{Advance, Outcome, ScenarioError, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Table};
 use super::far::{Alone, promised_bytes_per_s};
 use crate::world::DiskMode;
 
@@ -83,12 +84,8 @@ pub(super) fn known_disks(seed: u64, advance: Advance<'_>) -> Result<Outcome, Sc
 
     course.outcome.tables.push(table);
     parts.sort_by(f64::total_cmp);
-    course.figure("least throughput over the lesser of drained and promised", parts[0], Target::AtLeast(0.86));
-    course.figure(
-        "median throughput over the lesser of drained and promised",
-        parts[parts.len() / 2],
-        Target::AtLeast(0.97),
-    );
+    course.figure("least throughput over the lesser of drained and promised", parts[0], AtLeast(0.86));
+    course.figure("median throughput over the lesser of drained and promised", parts[parts.len() / 2], AtLeast(0.97));
     course.remark(
         "The aim is 0.90 in every case. Reads of 1 MiB from arrays of slow drives miss it. On eight drives the window \
          rests at its bound, three times the latency of a read alone and one more, where 1 % more of it would still give \

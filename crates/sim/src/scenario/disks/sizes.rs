@@ -15,8 +15,9 @@
 
 use plimsoll_core::{ControlConfig, CostForm, CostModel, DiskConfig, Op};
 
+use super::super::Target::{AtLeast, Between};
 use super::super::support::{Course, MS, S, as_one_disk, disk_of, four_figures, preset, reads, world_of};
-use super::super::{Advance, Outcome, ScenarioError, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Table};
 use crate::device::DeviceSpec;
 use crate::world::{DiskMode, SimDisk};
 
@@ -90,14 +91,10 @@ pub(super) fn single_class_sizes(seed: u64, advance: Advance<'_>) -> Result<Outc
         course.outcome.tables.push(table);
     }
 
-    course.figure(
-        "measured model, one queue in the device: least part of its rate, %",
-        least * 100.0,
-        Target::AtLeast(97.0),
-    );
-    course.figure("on independent channels (i3en): least part, %", least_channels * 100.0, Target::AtLeast(80.0));
-    course.figure("Seastar's rule at 4 KiB: least part, %", additive_least * 100.0, Target::Between(45.0, 72.0));
-    course.figure("Seastar's rule at 4 KiB: largest part, %", additive_most * 100.0, Target::Between(45.0, 75.0));
+    course.figure("measured model, one queue in the device: least part of its rate, %", least * 100.0, AtLeast(97.0));
+    course.figure("on independent channels (i3en): least part, %", least_channels * 100.0, AtLeast(80.0));
+    course.figure("Seastar's rule at 4 KiB: least part, %", additive_least * 100.0, Between(45.0, 72.0));
+    course.figure("Seastar's rule at 4 KiB: largest part, %", additive_most * 100.0, Between(45.0, 75.0));
     course.remark(
         "i3en has eight independent channels. 97 % of what 512 outstanding reads reach takes some 200 in the device; \
          the latency goal (0.75 ms of work: 22 reads of 64 KiB) and the closed loop, which stops where a per cent of \

@@ -14,10 +14,11 @@
 
 use plimsoll_core::{ControlConfig, Op};
 
+use super::super::Target::{AtLeast, AtMost};
 use super::super::support::{
     Course, MS, S, class_of, config_of, disk_of, preset, reads, share_error_percent, world_of,
 };
-use super::super::{Advance, Outcome, ScenarioError, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Table};
 use crate::workload::{JobSpec, Load};
 use crate::world::{DiskMode, SimDisk, WorldSpec};
 
@@ -70,8 +71,8 @@ pub(super) fn four_share_sets(seed: u64, advance: Advance<'_>) -> Result<Outcome
             }
             let (error, sum) = add(kind, found);
             let most = if depth.is_some() { 2.0 } else { 1.0 };
-            course.figure(format!("{shares:?}, {kind}: share error, %"), error, Target::AtMost(most));
-            course.figure(format!("{shares:?}, {kind}: sum, kB/s"), sum, Target::AtLeast(0.95 * 550e3));
+            course.figure(format!("{shares:?}, {kind}: share error, %"), error, AtMost(most));
+            course.figure(format!("{shares:?}, {kind}: sum, kB/s"), sum, AtLeast(0.95 * 550e3));
         }
     }
     course.outcome.tables.push(table);
@@ -139,8 +140,8 @@ pub(super) fn repair(seed: u64, advance: Advance<'_>) -> Result<Outcome, Scenari
 
         let taking_part = times.iter().filter(|(name, _, _)| busy.contains(name));
         let (shares, parts): (Vec<u32>, Vec<f64>) = taking_part.map(|(_, shares, ns)| (*shares, *ns)).unzip();
-        course.figure(format!("{title}: share error, %"), share_error_percent(&parts, &shares), Target::AtMost(2.0));
-        course.figure(format!("{title}: device time used"), disk_of(&report)?.utilisation, Target::AtLeast(0.95));
+        course.figure(format!("{title}: share error, %"), share_error_percent(&parts, &shares), AtMost(2.0));
+        course.figure(format!("{title}: device time used"), disk_of(&report)?.utilisation, AtLeast(0.95));
     }
 
     course.outcome.tables.push(table);
@@ -173,13 +174,9 @@ fn light_queries(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError
         let repair_mb = repair.bytes_per_s / 1e6;
         if fibers > 0 {
             let at_goal = format!("with repair, goal {throughput_goal}");
-            course.figure(
-                format!("{at_goal}: queries served over asked for"),
-                query.iops / 40e3,
-                Target::AtLeast(0.99),
-            );
-            course.figure(format!("{at_goal}: queries' p99, us"), p99, Target::AtMost(2_500.0));
-            course.figure(format!("{at_goal}: repair, MB/s"), repair_mb, Target::AtLeast(least * 550.0));
+            course.figure(format!("{at_goal}: queries served over asked for"), query.iops / 40e3, AtLeast(0.99));
+            course.figure(format!("{at_goal}: queries' p99, us"), p99, AtMost(2_500.0));
+            course.figure(format!("{at_goal}: repair, MB/s"), repair_mb, AtLeast(least * 550.0));
         }
         let title = if fibers > 0 { format!("64 reads of 128 KiB, goal {throughput_goal}") } else { "none".to_owned() };
         let rate = format!("{:.1}", query.iops / 1e3);

@@ -16,8 +16,9 @@
 use plimsoll_core::math::ln;
 use plimsoll_core::{ControlConfig, CostForm, CostModel, DiskConfig, Op};
 
+use super::super::Target::{AtLeast, AtMost, Between};
 use super::super::support::{Course, MS, as_one_disk, config_of, disk_of, four_figures, plain_device, preset};
-use super::super::{Advance, Outcome, ScenarioError, Series, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Series, Table};
 use super::plateau::{MIB, loop_of, old_defaults};
 use crate::device::presets::instances;
 use crate::world::{DiskMode, SimDisk};
@@ -55,8 +56,8 @@ pub(super) fn calculated_against_configured(seed: u64, advance: Advance<'_>) -> 
     }
 
     course.outcome.tables.push(table);
-    course.figure("Seastar's arithmetic: worst of 128 figures, % off", worst_seastar, Target::AtMost(5.0));
-    course.figure("ours: worst of 128 figures, % off", worst_ours, Target::AtMost(0.5));
+    course.figure("Seastar's arithmetic: worst of 128 figures, % off", worst_seastar, AtMost(5.0));
+    course.figure("ours: worst of 128 figures, % off", worst_ours, AtMost(0.5));
     delivered(&mut course, seed)?;
     course.remark(
         "Seastar's test allows 5 %. Its IOPS are low by the bytes of the 512 that are charged on top; ours charges a \
@@ -84,8 +85,8 @@ fn delivered(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
         // The first block costs an operation: take the slope.
         let slope_s = 1.0 / rate(256 << 10)? - 1.0 / (15_000 * i) as f64;
         let bandwidth = f64::from((256u32 << 10) - 4096) / slope_s / (i as f64 * GIB);
-        course.figure(format!("i = {i}: IOPS delivered over configured"), iops, Target::Between(0.99, 1.01));
-        course.figure(format!("i = {i}: bandwidth delivered over configured"), bandwidth, Target::Between(0.98, 1.02));
+        course.figure(format!("i = {i}: IOPS delivered over configured"), iops, Between(0.99, 1.01));
+        course.figure(format!("i = {i}: bandwidth delivered over configured"), bandwidth, Between(0.98, 1.02));
         table.row([i.to_string(), format!("{iops:.4}"), format!("{bandwidth:.4}")]);
     }
 
@@ -120,12 +121,8 @@ pub(super) fn understated(seed: u64, advance: Advance<'_>) -> Result<Outcome, Sc
 
         let name = format!("{} KiB", len_bytes >> 10);
         let least = if len_bytes == 4096 { 4.0 } else { 2.0 };
-        course.figure(
-            format!("{name}: understated, over what a 4xlarge can"),
-            low / promised,
-            Target::Between(0.97, 1.03),
-        );
-        course.figure(format!("{name}: scale up to 16, over understated"), found / low, Target::AtLeast(least));
+        course.figure(format!("{name}: understated, over what a 4xlarge can"), low / promised, Between(0.97, 1.03));
+        course.figure(format!("{name}: scale up to 16, over understated"), found / low, AtLeast(least));
         let value = |iops: f64| if len_bytes == 4096 { iops / 1e3 } else { iops * f64::from(len_bytes) / MIB };
         let cells = [promised, right, low, found].map(|iops| format!("{:.0}", value(iops)));
         table.row([name].into_iter().chain(cells).chain([unit.to_owned()]));
@@ -238,7 +235,7 @@ pub(super) fn two_problems(seed: u64, advance: Advance<'_>) -> Result<Outcome, S
                 cells.extend([format!("{:.0}", point.measured / 1e3), format!("{off:+.0}"), published(percent)]);
                 if let Some(percent) = percent {
                     let figure = format!("{build}, {}, 512 B {name}: points off the published difference", size.name);
-                    course.figure(figure, off - percent, Target::Between(-3.0, 3.0));
+                    course.figure(figure, off - percent, Between(-3.0, 3.0));
                 }
             }
             cells.extend([blocks.measured, blocks.drained].map(|per_s| format!("{:.0}", per_s / 1e3)));
@@ -251,7 +248,7 @@ pub(super) fn two_problems(seed: u64, advance: Advance<'_>) -> Result<Outcome, S
 
         for (at, (points, expected)) in series.iter().zip(expected).enumerate() {
             let name = format!("{build}, {}: the verdict is '{}'", LOAD_NAMES[at], expected.words());
-            course.figure(name, f64::from(u8::from(pattern(points) == expected)), Target::AtLeast(1.0));
+            course.figure(name, f64::from(u8::from(pattern(points) == expected)), AtLeast(1.0));
         }
         course.outcome.tables.extend([operations, bandwidth]);
         let curve = |of: fn(&(f64, f64)) -> f64| {

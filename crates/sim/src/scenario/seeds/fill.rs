@@ -18,8 +18,9 @@
 use plimsoll_core::Op;
 use plimsoll_core::math::exp;
 
+use super::super::Target::{AtMost, Between};
 use super::super::support::{Course, MS, S, as_one_disk, config_of, preset, reads, world_of};
-use super::super::{Advance, Outcome, ScenarioError, Series, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Series, Table};
 use crate::report::Sample;
 use crate::workload::{JobSpec, Load, Pattern, Region, SizeDist};
 use crate::world::SimDisk;
@@ -125,10 +126,10 @@ fn report(course: &mut Course<'_>, samples: &[Sample]) {
     let [fresh, full, discarded] = phases.each_ref().map(mean);
 
     course.outcome.tables.push(table);
-    course.figure("below 10 %, GB/s (published: 8)", fresh, Target::Between(7.6, 8.4));
-    course.figure("from 75 to 82 %, GB/s (published: 5)", full, Target::Between(4.7, 5.6));
-    course.figure("after discarding half, GB/s", discarded, Target::Between(full * 1.15, fresh * 0.97));
-    course.figure("most 1 MiB requests in the device, mean of 100 ms", worst_in_device, Target::AtMost(24.0));
+    course.figure("below 10 %, GB/s (published: 8)", fresh, Between(7.6, 8.4));
+    course.figure("from 75 to 82 %, GB/s (published: 5)", full, Between(4.7, 5.6));
+    course.figure("after discarding half, GB/s", discarded, Between(full * 1.15, fresh * 0.97));
+    course.figure("most 1 MiB requests in the device, mean of 100 ms", worst_in_device, AtMost(24.0));
     course.outcome.series.push(Series {
         title: "write bandwidth while the disk fills, then after a discard (16.5 s)".into(),
         x: "s".into(),

@@ -24,8 +24,9 @@ use plimsoll_core::backlog::{
 };
 use plimsoll_core::{Limits, Op, Qos, Rate};
 
+use super::super::Target::{AtLeast, AtMost, Between};
 use super::super::support::{Course, MS, S, as_one_disk, config_of, preset, reads};
-use super::super::{Advance, Outcome, ScenarioError, Series, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Series, Table};
 use crate::report::Sample;
 use crate::workload::{JobSpec, Load, Pattern, Region, Spacing};
 use crate::world::{Change, ClassSpec, ShardSpec, SimDisk, WorldSpec, run_steered};
@@ -425,33 +426,17 @@ fn judge(course: &mut Course<'_>, found: &[Found]) {
     let (beginning, half_full, slow) = (controlled.rates[0], controlled.rates[3], controlled.rates[4]);
 
     let fill = found.iter().map(|way| way.fill).fold(1.0, f64::min);
-    course.figure("the disk is full at the end, whichever way", fill, Target::AtLeast(0.79));
-    course.figure(
-        "bounded: backlog at the end, over static shares'",
-        bounded.backlog / fixed.backlog,
-        Target::AtMost(0.7),
-    );
+    course.figure("the disk is full at the end, whichever way", fill, AtLeast(0.79));
+    course.figure("bounded: backlog at the end, over static shares'", bounded.backlog / fixed.backlog, AtMost(0.7));
 
-    course.figure("controllers: writes stood still, ms", (controlled.stopped_ns / MS) as f64, Target::AtMost(0.0));
+    course.figure("controllers: writes stood still, ms", (controlled.stopped_ns / MS) as f64, AtMost(0.0));
     for (name, other) in [("static shares'", fixed), ("a cap's", capped)] {
         let name = format!("controllers: backlog at the end, over {name}");
-        course.figure(name, controlled.backlog / other.backlog, Target::AtMost(0.5));
+        course.figure(name, controlled.backlog / other.backlog, AtMost(0.5));
     }
-    course.figure(
-        "controllers: query p99, worst second over the middle one",
-        controlled.worst_p99,
-        Target::AtMost(2.5),
-    );
-    course.figure(
-        "controllers: ingested when half full, over the beginning",
-        half_full / beginning,
-        Target::Between(0.6, 0.9),
-    );
-    course.figure(
-        "controllers: ingested when full and slow, over the beginning",
-        slow / beginning,
-        Target::Between(0.4, 0.75),
-    );
+    course.figure("controllers: query p99, worst second over the middle one", controlled.worst_p99, AtMost(2.5));
+    course.figure("controllers: ingested when half full, over the beginning", half_full / beginning, Between(0.6, 0.9));
+    course.figure("controllers: ingested when full and slow, over the beginning", slow / beginning, Between(0.4, 0.75));
 }
 
 fn row_of(name: &str, (from, until): (f64, f64), looks: &[Look]) -> [String; 9] {

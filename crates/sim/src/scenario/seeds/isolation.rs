@@ -16,8 +16,9 @@
 
 use plimsoll_core::{ControlConfig, Op};
 
+use super::super::Target::{AtLeast, AtMost, Between};
 use super::super::support::{Course, MS, S, class_of, config_of, four_figures, plain_device, reads, world_of};
-use super::super::{Advance, Outcome, ScenarioError, Series, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Series, Table};
 use crate::report::{ClassReport, WorldReport};
 use crate::workload::{JobSpec, Load, ShardSet, Spacing};
 use crate::world::{DiskMode, ShardSpec, SimDisk, WorldSpec};
@@ -94,18 +95,14 @@ pub(super) fn reads_against_writes(seed: u64, advance: Advance<'_>) -> Result<Ou
         let (alone, query, log) =
             (class_of(&before, "query")?, class_of(&after, "query")?, class_of(&after, "commitlog")?);
         let mut figure = |what: &str, value, target| course.figure(format!("{name}: {what}"), value, target);
-        figure("reads alone, MB/s (published: 300)", alone.bytes_per_s / 1e6, Target::Between(285.0, 301.0));
-        figure("delay of reads alone, ms (500)", alone.delay_ns / MS as f64, Target::Between(450.0, 550.0));
-        figure("reads waiting (a bit less than 2500)", alone.queued as f64, Target::Between(2200.0, 2500.0));
-        figure("reads beside the log, MB/s (150)", query.bytes_per_s / 1e6, Target::Between(142.0, 158.0));
-        figure(
-            "delay of reads beside the log, ms (750 to 1000)",
-            query.delay_ns / MS as f64,
-            Target::Between(750.0, 1000.0),
-        );
-        figure("log, part of what it asks for", log.bytes_per_s / LOG_BYTES_PER_S, Target::AtLeast(0.99));
-        figure("mean delay of the log, ms (a couple)", log.queue.mean() / MS as f64, Target::AtMost(4.0));
-        figure("p99 of the log's delay, ms", log.queue.percentile(99.0) as f64 / MS as f64, Target::AtMost(8.5));
+        figure("reads alone, MB/s (published: 300)", alone.bytes_per_s / 1e6, Between(285.0, 301.0));
+        figure("delay of reads alone, ms (500)", alone.delay_ns / MS as f64, Between(450.0, 550.0));
+        figure("reads waiting (a bit less than 2500)", alone.queued as f64, Between(2200.0, 2500.0));
+        figure("reads beside the log, MB/s (150)", query.bytes_per_s / 1e6, Between(142.0, 158.0));
+        figure("delay of reads beside the log, ms (750 to 1000)", query.delay_ns / MS as f64, Between(750.0, 1000.0));
+        figure("log, part of what it asks for", log.bytes_per_s / LOG_BYTES_PER_S, AtLeast(0.99));
+        figure("mean delay of the log, ms (a couple)", log.queue.mean() / MS as f64, AtMost(4.0));
+        figure("p99 of the log's delay, ms", log.queue.percentile(99.0) as f64 / MS as f64, AtMost(8.5));
     }
 
     course.outcome.tables.push(table);
@@ -166,8 +163,8 @@ fn inverse(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
         let report = course.run(&eight_shards(seed, disk(mode), &[("query", 100), ("compaction", 100)], jobs))?;
         let (query, writes) = (class_of(&report, "query")?, class_of(&report, "compaction")?);
         match mode {
-            DiskMode::Drain => course.figure("inverse, drained: read p50, ms", ms_of(query), Target::AtLeast(100.0)),
-            _ => course.figure("inverse, ours: read p99, ms", p99_ms(query), Target::AtMost(5.0)),
+            DiskMode::Drain => course.figure("inverse, drained: read p50, ms", ms_of(query), AtLeast(100.0)),
+            _ => course.figure("inverse, ours: read p99, ms", p99_ms(query), AtMost(5.0)),
         }
         let [p50, p99] = [50.0, 99.0].map(|percent| ms(query.total.percentile(percent) as f64));
         let (rate, mb) = (format!("{:.2}", query.iops / 1e3), format!("{:.0}", writes.bytes_per_s / 1e6));
@@ -211,7 +208,7 @@ pub(super) fn bursty_classes(seed: u64, advance: Advance<'_>) -> Result<Outcome,
             table.row([name.to_owned(), class_name.to_owned(), ms(of.mean()), ms(of.percentile(99.0) as f64), mb]);
             if class_name != "query" {
                 let part = class.total.mean() / query_ns;
-                let target = if name == "ours" { Target::AtMost(0.05) } else { Target::AtLeast(0.5) };
+                let target = if name == "ours" { AtMost(0.05) } else { AtLeast(0.5) };
                 course.figure(format!("{name}: latency of {class_name} over that of queries"), part, target);
             }
         }
@@ -256,15 +253,15 @@ pub(super) fn commitlog_disk(seed: u64, advance: Advance<'_>) -> Result<Outcome,
             course.figure(
                 "shared, ours: the log gets what it asks for, MB/s",
                 log.bytes_per_s / 1e6,
-                Target::Between(97.0, 103.0),
+                Between(97.0, 103.0),
             );
         }
     }
 
     if let [drained, shared, own] = p99s[..] {
-        course.figure("shared, drained: log p99, ms", drained, Target::AtLeast(100.0));
-        course.figure("shared, ours: log p99, ms", shared, Target::AtMost(10.0));
-        course.figure("shared, ours, over own disk: log p99, times", shared / own, Target::AtMost(8.0));
+        course.figure("shared, drained: log p99, ms", drained, AtLeast(100.0));
+        course.figure("shared, ours: log p99, ms", shared, AtMost(10.0));
+        course.figure("shared, ours, over own disk: log p99, times", shared / own, AtMost(8.0));
     }
     course.outcome.tables.push(table);
     course.remark(

@@ -16,8 +16,9 @@
 
 use plimsoll_core::{DiskConfig, LatencyGoal, Op};
 
+use super::super::Target::{AtLeast, AtMost, Between};
 use super::super::support::{Course, MS, class_of, config_of, disk_of, preset, reads, world_of};
-use super::super::{Advance, Outcome, ScenarioError, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Table};
 use super::plateau::{MIB, i7i_12xlarge};
 use crate::workload::{JobSpec, Pattern};
 use crate::world::{DiskMode, SimDisk};
@@ -65,8 +66,8 @@ fn fio_sweep(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
         let kib = filling.map_or(f64::INFINITY, |(kib, _)| f64::from(kib));
         fills.push(format!("{kib} KiB"));
         match depth {
-            1 => course.figure("depth 1: least length that fills the disk, KiB", kib, Target::Between(4096.0, 4096.0)),
-            _ => course.figure(format!("depth {depth}: the same"), kib * f64::from(*depth), Target::AtMost(4096.0)),
+            1 => course.figure("depth 1: least length that fills the disk, KiB", kib, Between(4096.0, 4096.0)),
+            _ => course.figure(format!("depth {depth}: the same"), kib * f64::from(*depth), AtMost(4096.0)),
         }
     }
     table.row(fills);
@@ -101,13 +102,13 @@ fn in_pieces(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
         match goal_us {
             1_000_000 => {
                 whole_us = latency_us;
-                course.figure("goal of 1000 ms: pieces of a request in the disk", most, Target::Between(1.0, 1.0));
+                course.figure("goal of 1000 ms: pieces of a request in the disk", most, Between(1.0, 1.0));
             }
-            45 => course.figure("goal of 45 us: pieces of a request in the disk", most, Target::AtLeast(2.0)),
+            45 => course.figure("goal of 45 us: pieces of a request in the disk", most, AtLeast(2.0)),
             _ => {
-                course.figure("goal of 12 us: pieces of a request in the disk", most, Target::AtLeast(4.0));
+                course.figure("goal of 12 us: pieces of a request in the disk", most, AtLeast(4.0));
                 let part = latency_us / whole_us;
-                course.figure("goal of 12 us: latency over that of the whole request", part, Target::AtMost(0.85));
+                course.figure("goal of 12 us: latency over that of the whole request", part, AtMost(0.85));
             }
         }
         table.row([goal, format!("{most:.0}"), format!("{latency_us:.0}"), format!("{:.0}", disk.bytes_per_s / MIB)]);

@@ -17,9 +17,10 @@
 
 use plimsoll_core::{ControlConfig, CostForm, CostModel, DiskConfig, Op, WaitReason};
 
+use super::super::Target::{AtLeast, AtMost, Between};
 use super::super::support::{Course, MS, S, US, as_one_disk, class_of, config_of, disk_of, four_figures, preset};
 use super::super::support::{mean_and_deviation_percent, reads, world_of};
-use super::super::{Advance, Outcome, ScenarioError, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Table};
 use crate::device::DeviceSpec;
 use crate::rng::Rng;
 use crate::world::{DiskMode, EventKind, SimDisk, WorldSpec};
@@ -71,15 +72,15 @@ pub(super) fn unconfigured(seed: u64, advance: Advance<'_>) -> Result<Outcome, S
             *found = value(disk_of(&report)?.iops);
             if spec.disks.iter().all(|disk| disk.config.model.is_unlimited()) {
                 let delay_ns = class_of(&report, "io")?.queue.max();
-                course.figure(format!("ours, {len_bytes} B: longest Q to D, ns"), delay_ns as f64, Target::AtMost(1e3));
+                course.figure(format!("ours, {len_bytes} B: longest Q to D, ns"), delay_ns as f64, AtMost(1e3));
             }
         }
 
         let [old, ours] = found;
         let name = format!("{len_bytes} B: old defaults, {unit}");
-        course.figure(name, old, Target::Between(expected * 0.995, expected * 1.005));
+        course.figure(name, old, Between(expected * 0.995, expected * 1.005));
         let name = format!("{len_bytes} B: ours over the device's rate");
-        course.figure(name, ours / value(most), Target::AtLeast(0.98));
+        course.figure(name, ours / value(most), AtLeast(0.98));
         let cells = [old, ours, value(most)].map(|value| format!("{value:.0}"));
         let [old, ours, most] = cells;
         table.row([format!("{} KiB", len_bytes >> 10), published.into(), old, ours, most, unit.into()]);
@@ -151,11 +152,11 @@ pub(super) fn drain_against_throttle(seed: u64, advance: Advance<'_>) -> Result<
             let mib = disk_of(&report)?.bytes_per_s / MIB;
             cells.push(format!("{mib:.0} ({deviation:.0} %)"));
             let (expected, within, deviations) = if name == "old defaults" {
-                (8188.0, 0.01, Target::AtMost(1.0))
+                (8188.0, 0.01, AtMost(1.0))
             } else {
-                (published_mib, 0.03, Target::Between(published_deviation * 0.85, published_deviation * 1.15))
+                (published_mib, 0.03, Between(published_deviation * 0.85, published_deviation * 1.15))
             };
-            let target = Target::Between(expected * (1.0 - within), expected * (1.0 + within));
+            let target = Between(expected * (1.0 - within), expected * (1.0 + within));
             course.figure(format!("{op:?}, {name}, MiB/s"), mib, target);
             course.figure(format!("{op:?}, {name}: deviation, %"), deviation, deviations);
         }
@@ -191,12 +192,12 @@ pub(super) fn queue_to_dispatch(seed: u64, advance: Advance<'_>) -> Result<Outco
         });
         let (old, ours) = (old?, ours?);
         let name = format!("{} KiB, {fibers} fibers", len_bytes >> 10);
-        course.figure(format!("{name}: ours, Q to D, us"), ours.wait_us, Target::AtMost(1.0));
-        let within = Target::Between(price_us * 0.98, price_us * 1.02);
+        course.figure(format!("{name}: ours, Q to D, us"), ours.wait_us, AtMost(1.0));
+        let within = Between(price_us * 0.98, price_us * 1.02);
         course.figure(format!("{name}: old defaults, D to D, us"), old.spacing_us, within);
-        course.figure(format!("{name}: old defaults, waits for tokens, %"), old.tokens_percent, Target::AtLeast(95.0));
+        course.figure(format!("{name}: old defaults, waits for tokens, %"), old.tokens_percent, AtLeast(95.0));
         if len_bytes == 1 << 20 && fibers == 5 {
-            course.figure(format!("{name}: old defaults, Q to D, us"), old.wait_us, Target::Between(61.0, 130.0));
+            course.figure(format!("{name}: old defaults, Q to D, us"), old.wait_us, Between(61.0, 130.0));
         }
         let [price, wait, spacing, ours] =
             [price_us, old.wait_us, old.spacing_us, ours.wait_us].map(|us| format!("{us:.1}"));

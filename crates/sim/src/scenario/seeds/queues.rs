@@ -17,6 +17,7 @@
 //! # Example
 //! 2 x 2 us / 6 + 2 x 7.74 us x 5 / 6 = 13.57 us.
 
+use super::super::Target::{AtLeast, AtMost, Between};
 use super::super::support::{Course, MS, S, disk_of, reads, world_of};
 use super::super::{Advance, Outcome, ScenarioError, Table, Target};
 use super::classes::ssd;
@@ -104,10 +105,10 @@ pub(super) fn one_queue_or_six(seed: u64, advance: Advance<'_>) -> Result<Outcom
     }
     for (name, at, most) in [("1 queue", 0, 0.5), ("6 queues", 1, 5.0), ("6, our scheduler", 3, 2.0)] {
         let spread = columns.get(at).map_or(f64::NAN, |column| spread_percent(column));
-        course.figure(format!("{name}: spread of the shards, %"), spread, Target::AtMost(most));
+        course.figure(format!("{name}: spread of the shards, %"), spread, AtMost(most));
     }
-    course.figure("1 queue with our messages over 6 queues", messages / six, Target::AtLeast(0.98));
-    course.figure("our scheduler over 6 queues of fixed depth", ours / six, Target::AtLeast(0.95));
+    course.figure("1 queue with our messages over 6 queues", messages / six, AtLeast(0.98));
+    course.figure("our scheduler over 6 queues of fixed depth", ours / six, AtLeast(0.95));
     course.remark(
         "'Around 367 MB/s' is 373.1 MB/s by the document's own table, 91 097 reads a second; that is what the device \
          gives here, where its data sheet promises 100 000. With one queue the coordinator's CPU is the limit. It is not \
@@ -121,7 +122,7 @@ pub(super) fn one_queue_or_six(seed: u64, advance: Advance<'_>) -> Result<Outcom
 }
 
 fn within(value: f64, distance: f64) -> Target {
-    Target::Between(value - distance, value + distance)
+    Between(value - distance, value + distance)
 }
 
 /// Runs the same with longer requests.
@@ -143,11 +144,11 @@ pub(super) fn message_size(seed: u64, advance: Advance<'_>) -> Result<Outcome, S
         let cpu_part = one.shards.first().map_or(0.0, |shard| shard.cpu_ns as f64) / one.duration_ns as f64;
         let name = format!("{} KiB", len_bytes >> 10);
         match len_bytes {
-            4096 => course.figure(format!("{name}: 1 queue over 6"), one_mb / six_mb, Target::AtMost(0.85)),
-            _ => course.figure(format!("{name}: 1 queue over 6"), one_mb / six_mb, Target::AtLeast(0.99)),
+            4096 => course.figure(format!("{name}: 1 queue over 6"), one_mb / six_mb, AtMost(0.85)),
+            _ => course.figure(format!("{name}: 1 queue over 6"), one_mb / six_mb, AtLeast(0.99)),
         }
         if len_bytes == 128 << 10 {
-            course.figure("128 KiB: MB/s with 1 queue (line rate 550)", one_mb, Target::AtLeast(540.0));
+            course.figure("128 KiB: MB/s with 1 queue (line rate 550)", one_mb, AtLeast(540.0));
         }
 
         let cells = [one_mb, six_mb].map(|mb| format!("{mb:.1}"));
@@ -195,11 +196,9 @@ pub(super) fn tiny_depth(seed: u64, advance: Advance<'_>) -> Result<Outcome, Sce
             "12" => course.figure(
                 "12 queues: most in the disk (4 were asked for)",
                 f64::from(disk.max_in_device),
-                Target::Between(12.0, 12.0),
+                Between(12.0, 12.0),
             ),
-            "12, ours" => {
-                course.figure("ours: one shard alone over the disk's 100 k/s", one / 100e3, Target::AtLeast(0.95))
-            }
+            "12, ours" => course.figure("ours: one shard alone over the disk's 100 k/s", one / 100e3, AtLeast(0.95)),
             _ => {}
         }
 
@@ -212,7 +211,7 @@ pub(super) fn tiny_depth(seed: u64, advance: Advance<'_>) -> Result<Outcome, Sce
 
     course.outcome.tables.push(table);
     if let [twelve, _, one, ..] = alone[..] {
-        course.figure("one shard alone: 1 queue over 12 queues", one / twelve, Target::Between(3.8, 4.2));
+        course.figure("one shard alone: 1 queue over 12 queues", one / twelve, Between(3.8, 4.2));
     }
     course.remark(
         "Both failures that the document names: with a queue on each shard 12 requests are in the disk where 4 were \

@@ -16,8 +16,9 @@
 
 use plimsoll_core::{DiskConfig, Op};
 
+use super::super::Target::{AtLeast, AtMost, Between};
 use super::super::support::{Course, MS, class_of, disk_of};
-use super::super::{Advance, Outcome, ScenarioError, Series, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Series, Table};
 use super::plateau::{MIB, i7i_12xlarge, loop_of, old_defaults};
 use crate::world::SimDisk;
 
@@ -100,11 +101,11 @@ pub(super) fn parallelism_sweep(seed: u64, advance: Advance<'_>) -> Result<Outco
             course.figure(
                 format!("{title}: the verdict is '{}'", expected.words()),
                 f64::from(u8::from(found == expected)),
-                Target::AtLeast(1.0),
+                AtLeast(1.0),
             );
             if name == "old defaults" && len_bytes == 1 << 20 {
                 let plateau = points.last().map_or(0.0, |point| point.in_disk);
-                course.figure("1 MiB, old defaults: queue in the disk", plateau, Target::Between(3.5, 4.5));
+                course.figure("1 MiB, old defaults: queue in the disk", plateau, Between(3.5, 4.5));
             }
 
             let curve =
@@ -115,7 +116,7 @@ pub(super) fn parallelism_sweep(seed: u64, advance: Advance<'_>) -> Result<Outco
     }
 
     course.outcome.series = vec![throughput, queue];
-    course.figure("Little's law: largest deviation, %", worst_little * 100.0, Target::AtMost(2.0));
+    course.figure("Little's law: largest deviation, %", worst_little * 100.0, AtMost(2.0));
     course.remark(
         "As published: 1 MiB saturates with far fewer fibers than 128 KiB; under old defaults the queue in the disk \
          stays at 4 requests of 1 MiB from 4 fibers on, and neither throughput nor latency moves. That it is 4 \

@@ -16,8 +16,9 @@
 //! # Example
 //! Reads of 128 KiB on a disk of 500 MB/s: with one share of 1001 there would be one every 260 ms.
 
+use crate::scenario::Target::{AtLeast, AtMost, Between};
 use crate::scenario::support::{Course, MS, S, plain_world, reads};
-use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
+use crate::scenario::{Advance, Outcome, ScenarioError, Table};
 use crate::workload::{JobSpec, Load};
 use crate::world::{ClassSpec, WorldSpec};
 use plimsoll_core::{DEFAULT_LATENCY_GOAL_NS, Qos};
@@ -62,11 +63,11 @@ pub(super) fn ageing(seed: u64, advance: Advance<'_>) -> Result<Outcome, Scenari
                 let requests_ns = shards as f64 * f64::from(128 << 10) / 500e6 * 1e9;
                 let bound_ns = (MAX_WAIT_NS + DEFAULT_LATENCY_GOAL_NS) as f64 + requests_ns;
                 let name = format!("{shards} shards: longest wait over the bound, one goal and one request a shard");
-                course.figure(name, longest_ns / bound_ns, Target::AtMost(1.0));
+                course.figure(name, longest_ns / bound_ns, AtMost(1.0));
                 course.figure(
                     format!("{shards} shards: part of the disk used"),
                     report.disks[0].utilisation,
-                    Target::AtLeast(0.97),
+                    AtLeast(0.97),
                 );
             }
         }
@@ -113,13 +114,9 @@ pub(super) fn refusal(seed: u64, advance: Advance<'_>) -> Result<Outcome, Scenar
 
         let name = format!("{shards} shards{}", if is_shared { ", beside a scan" } else { "" });
         let p99_ns = query.queue.percentile(99.0) as f64;
-        course.figure(
-            format!("{name}: p99 of the delay over the bound"),
-            p99_ns / MAX_DELAY_NS as f64,
-            Target::AtMost(1.3),
-        );
+        course.figure(format!("{name}: p99 of the delay over the bound"), p99_ns / MAX_DELAY_NS as f64, AtMost(1.3));
         let served = query.iops / (OPERATIONS_PER_S * part);
-        course.figure(format!("{name}: served of what the disk can do"), served, Target::Between(0.97, 1.03));
+        course.figure(format!("{name}: served of what the disk can do"), served, Between(0.97, 1.03));
     }
     course.remark(
         "The expected delay is what is queued before a request over its class's part of the disk at that moment; where \

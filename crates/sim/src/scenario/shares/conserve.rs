@@ -16,8 +16,9 @@
 //! of them.
 
 use crate::report::WorldReport;
+use crate::scenario::Target::{AtLeast, AtMost};
 use crate::scenario::support::{Course, MS, S, US, plain_world, reads};
-use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
+use crate::scenario::{Advance, Outcome, ScenarioError, Table};
 use crate::workload::{JobSpec, Load, ShardSet};
 use crate::world::{Action, Change, ClassSpec, Event, EventKind, WorldSpec};
 
@@ -56,7 +57,7 @@ pub(super) fn work_conservation(seed: u64, advance: Advance<'_>) -> Result<Outco
         let mean_ns = times_ns.iter().sum::<u64>() as f64 / times_ns.len().max(1) as f64;
         let us = |ns: f64| format!("{:.0}", ns / 1e3);
         table.row([name.into(), times_ns.len().to_string(), us(mean_ns), us(longest_ns)]);
-        course.figure(format!("{name}: idle share redistributed within, ms"), longest_ns / 1e6, Target::AtMost(1.0));
+        course.figure(format!("{name}: idle share redistributed within, ms"), longest_ns / 1e6, AtMost(1.0));
     }
 
     course.outcome.tables.push(table);
@@ -127,7 +128,7 @@ fn one_of_64(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
         let report = course.run(&world(64, jobs, seed))?;
         let part = report.disks[0].iops / OPERATIONS_PER_S;
         table.row([name.into(), format!("{:.0}", report.disks[0].iops), format!("{part:.4}")]);
-        course.figure(format!("1 of 64 shards, others {name}: part of capacity"), part, Target::AtLeast(0.99));
+        course.figure(format!("1 of 64 shards, others {name}: part of capacity"), part, AtLeast(0.99));
     }
     course.outcome.tables.push(table);
     Ok(())
@@ -144,18 +145,14 @@ pub(super) fn numa_groups(seed: u64, advance: Advance<'_>) -> Result<Outcome, Sc
             let used = report.disks[0].iops / OPERATIONS_PER_S;
             let uneven = unevenness(&report);
             table.row([groups.to_string(), name.into(), format!("{used:.4}"), format!("{uneven:.3}")]);
-            course.figure(format!("{groups} groups, {name} active: part of capacity"), used, Target::AtLeast(0.985));
-            course.figure(
-                format!("{groups} groups, {name} active: most over least shard"),
-                uneven,
-                Target::AtMost(1.05),
-            );
+            course.figure(format!("{groups} groups, {name} active: part of capacity"), used, AtLeast(0.985));
+            course.figure(format!("{groups} groups, {name} active: most over least shard"), uneven, AtMost(1.05));
         }
     }
     course.outcome.tables.push(table);
 
     let away = numa_comes_back(&mut course, seed)?;
-    course.figure("a group that comes back: its part of its share in the first 50 ms", away, Target::AtLeast(0.95));
+    course.figure("a group that comes back: its part of its share in the first 50 ms", away, AtLeast(0.95));
     Ok(course.outcome)
 }
 

@@ -17,8 +17,9 @@
 //! leaving the disk idle.
 
 use crate::report::LatencySummary;
+use crate::scenario::Target::AtMost;
 use crate::scenario::support::{Course, MS, S, US, plain_world, reads};
-use crate::scenario::{Advance, Outcome, ScenarioError, Series, Table, Target};
+use crate::scenario::{Advance, Outcome, ScenarioError, Series, Table};
 use crate::workload::{JobSpec, Load, Pattern, ShardSet};
 use crate::world::{ClassSpec, ShardSpec, WorldSpec};
 use plimsoll_core::DEFAULT_LATENCY_GOAL_NS;
@@ -114,9 +115,9 @@ fn judge(course: &mut Course<'_>, name: &str, seen: &[Seen]) {
     let goal_ns = DEFAULT_LATENCY_GOAL_NS as f64;
     let growth = 1.0 + (last.delay.mean_ns - first.delay.mean_ns) / first.delay.mean_ns.max(goal_ns);
     let worst_ns = seen.iter().map(|seen| seen.delay.p99_ns as f64).fold(0.0, f64::max);
-    course.figure(format!("{name}: growth of the mean delay, 192 queues over 4"), growth, Target::AtMost(1.1));
+    course.figure(format!("{name}: growth of the mean delay, 192 queues over 4"), growth, AtMost(1.1));
     let name_of_total = format!("{name}: p99 from enqueue to end, 192 queues over 4");
-    course.figure(name_of_total, last.total_ns / first.total_ns, Target::AtMost(1.15));
+    course.figure(name_of_total, last.total_ns / first.total_ns, AtMost(1.15));
     let name_of_worst = format!("{name}: largest p99 of the delay over one goal and one request");
-    course.figure(name_of_worst, worst_ns / BOUND_NS, Target::AtMost(1.0));
+    course.figure(name_of_worst, worst_ns / BOUND_NS, AtMost(1.0));
 }

@@ -17,8 +17,11 @@
 //! that.
 
 use crate::report::WorldReport;
-use crate::scenario::support::{Course, MS, PLAIN_READ_NS, S, config_of, four_figures, plain_device, plain_world, reads};
-use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
+use crate::scenario::Target::{AtLeast, AtMost, Between};
+use crate::scenario::support::{
+    Course, MS, PLAIN_READ_NS, S, config_of, four_figures, plain_device, plain_world, reads,
+};
+use crate::scenario::{Advance, Outcome, ScenarioError, Table};
 use crate::workload::{JobSpec, Load, Pattern, ShardSet, SizeDist};
 use crate::world::{ClassSpec, SimDisk, WorldSpec};
 
@@ -138,9 +141,9 @@ pub(super) fn share_error(seed: u64, advance: Advance<'_>) -> Result<Outcome, Sc
         "A class of one share in a thousand gets a millisecond of the second: two requests of 1 MiB, 21 us each, are \
          4 % of it, which no order of requests can better.",
     );
-    course.figure("share error over max(2 %, two largest requests)", over_allowed, Target::AtMost(1.0));
-    course.figure("Jain's index, least", jain, Target::AtLeast(0.999));
-    course.figure("part of the device used, least", least_used, Target::AtLeast(0.95));
+    course.figure("share error over max(2 %, two largest requests)", over_allowed, AtMost(1.0));
+    course.figure("Jain's index, least", jain, AtLeast(0.999));
+    course.figure("part of the device used, least", least_used, AtLeast(0.95));
     Ok(course.outcome)
 }
 
@@ -185,8 +188,8 @@ fn two_shards(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
         table.row([who.into(), format!("{high:.1}"), format!("{low:.1}"), format!("{:.3}", high / low)]);
     }
     course.outcome.tables.push(table);
-    course.figure("two shards, 1000 against 200 shares: ratio", high / low, Target::Between(4.9, 5.1));
-    course.figure("two shards: part of the disk used", report.disks[0].utilisation, Target::AtLeast(0.97));
+    course.figure("two shards, 1000 against 200 shares: ratio", high / low, Between(4.9, 5.1));
+    course.figure("two shards: part of the disk used", report.disks[0].utilisation, AtLeast(0.97));
     Ok(())
 }
 
@@ -206,8 +209,8 @@ fn once_a_class(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError>
     }
     course.outcome.tables.push(table);
     let ratio = wide.bytes_per_s / narrow.bytes_per_s;
-    course.figure("seven shards against one, equal shares: ratio", ratio, Target::Between(0.98, 1.02));
-    course.figure("shards of a class: most over least", most_over_least(wide.by_shard.iter()), Target::AtMost(1.02));
+    course.figure("seven shards against one, equal shares: ratio", ratio, Between(0.98, 1.02));
+    course.figure("shards of a class: most over least", most_over_least(wide.by_shard.iter()), AtMost(1.02));
     Ok(())
 }
 
@@ -247,10 +250,10 @@ fn many_shards(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> 
     }
 
     course.outcome.tables.push(table);
-    course.figure("192 shards: share error, %", fairness.worst * 100.0, Target::AtMost(2.0));
+    course.figure("192 shards: share error, %", fairness.worst * 100.0, AtMost(2.0));
     let uneven = most_over_least(report.classes[0].by_shard.iter());
-    course.figure("192 shards: most over least of a class's shards", uneven, Target::AtMost(1.05));
-    course.figure("192 shards: part of the disk used", report.disks[0].utilisation, Target::AtLeast(0.95));
+    course.figure("192 shards: most over least of a class's shards", uneven, AtMost(1.05));
+    course.figure("192 shards: part of the disk used", report.disks[0].utilisation, AtLeast(0.95));
     Ok(())
 }
 
@@ -295,20 +298,12 @@ pub(super) fn metrics_sum(seed: u64, advance: Advance<'_>) -> Result<Outcome, Sc
     course.outcome.tables.push(table);
 
     let ratio = |reported: f64, expected: f64| reported / expected;
-    course.figure("pending over its sum", ratio(class.queued as f64, pending as f64), Target::Between(1.0, 1.0));
-    course.figure(
-        "the last sample's pending over the sum",
-        queued_at_end as f64 / pending as f64,
-        Target::Between(1.0, 1.0),
-    );
-    let near_one = Target::Between(0.999_999, 1.000_001);
+    course.figure("pending over its sum", ratio(class.queued as f64, pending as f64), Between(1.0, 1.0));
+    course.figure("the last sample's pending over the sum", queued_at_end as f64 / pending as f64, Between(1.0, 1.0));
+    let near_one = Between(0.999_999, 1.000_001);
     course.figure("bandwidth over its sum", ratio(class.bytes_per_s, bytes_per_s), near_one);
     course.figure("delay over its maximum", ratio(class.delay_ns, delay_ns), near_one);
-    course.figure(
-        "largest delay of a sample over the mean delay",
-        most_delay_ns / class.delay_ns,
-        Target::AtLeast(1.0),
-    );
+    course.figure("largest delay of a sample over the mean delay", most_delay_ns / class.delay_ns, AtLeast(1.0));
     Ok(course.outcome)
 }
 

@@ -14,8 +14,9 @@
 //! # Example
 //! 1000 operations a second: at least 0.99 ms between dispatches.
 
+use crate::scenario::Target::{AtLeast, AtMost, Between};
 use crate::scenario::support::{Course, MS, S, plain_world, reads};
-use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
+use crate::scenario::{Advance, Outcome, ScenarioError, Table};
 use crate::workload::JobSpec;
 use crate::world::{Action, Change, ClassSpec, Event, EventKind, WorldSpec};
 use plimsoll_core::{Limits, Op, Qos, Rate};
@@ -190,11 +191,7 @@ pub(super) fn limit(seed: u64, advance: Advance<'_>) -> Result<Outcome, Scenario
         let used = report.disks[0].utilisation;
         (worst, least_used) = (worst.max(beyond), least_used.min(used));
 
-        course.figure(
-            format!("{}, {} shards: got of the limit", case.name, case.shards),
-            got,
-            Target::AtLeast(case.least),
-        );
+        course.figure(format!("{}, {} shards: got of the limit", case.name, case.shards), got, AtLeast(case.least));
         table.row([
             case.name.into(),
             case.shards.to_string(),
@@ -205,8 +202,8 @@ pub(super) fn limit(seed: u64, advance: Advance<'_>) -> Result<Outcome, Scenario
     }
 
     course.outcome.tables.push(table);
-    course.figure("most in any time t beyond 1.01 x rate x t, requests", worst, Target::AtMost(1.001));
-    course.figure("part of the disk used, least", least_used, Target::AtLeast(0.95));
+    course.figure("most in any time t beyond 1.01 x rate x t, requests", worst, AtMost(1.001));
+    course.figure("part of the disk used, least", least_used, AtLeast(0.95));
     course.remark(
         "Without a burst the time that a piece waits for the device after its limit lets it go is lost: long pieces \
          get some 90 % of their limit, and so does a class with a limit of its own inside a group that is at its \
@@ -245,27 +242,19 @@ fn groups(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
         table.row([name.into(), format!("{a:.2}"), format!("{b:.2}"), format!("{:.3}", meter.worst_requests())]);
 
         let (what, value, target) = match of_a {
-            None => ("ratio of 400 to 100 shares", a / b, Target::Between(3.95, 4.05)),
+            None => ("ratio of 400 to 100 shares", a / b, Between(3.95, 4.05)),
             // Without a burst, time lost to the group's limit is not made up for.
-            Some(limits) if limits.burst_ns == 0 => ("a, MB/s", a, Target::Between(32.0, 40.4)),
-            Some(_) => ("a, MB/s", a, Target::Between(39.2, 40.4)),
+            Some(limits) if limits.burst_ns == 0 => ("a, MB/s", a, Between(32.0, 40.4)),
+            Some(_) => ("a, MB/s", a, Between(39.2, 40.4)),
         };
         course.figure(format!("group of 100 MB/s, member limits {name}: {what}"), value, target);
-        course.figure(
-            format!("group of 100 MB/s, member limits {name}: got, MB/s"),
-            a + b,
-            Target::Between(98.0, 101.0),
-        );
+        course.figure(format!("group of 100 MB/s, member limits {name}: got, MB/s"), a + b, Between(98.0, 101.0));
     }
 
     course.outcome.tables.push(table);
     // A queue books a place at a limit for which several wait. If an inner limit delays its request, it is dispatched
     // with the next.
-    course.figure(
-        "group: most in any time t beyond 1.01 x rate x t, requests of 4 shards",
-        worst,
-        Target::AtMost(4.001),
-    );
+    course.figure("group: most in any time t beyond 1.01 x rate x t, requests of 4 shards", worst, AtMost(4.001));
     Ok(())
 }
 
@@ -297,10 +286,10 @@ fn while_running(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError
     for (at, (meter, name)) in meters.iter().zip(["1000", "4000", "none"]).enumerate() {
         let got = meter.part_got(S);
         table.row([at.to_string(), name.into(), format!("{:.0}", meter.total), format!("{got:.4}")]);
-        course.figure(format!("limit {name} while running: part of it got"), got, Target::Between(0.98, 1.011));
+        course.figure(format!("limit {name} while running: part of it got"), got, Between(0.98, 1.011));
     }
     course.outcome.tables.push(table);
     let worst = meters[..2].iter().map(Meter::worst_requests).fold(0.0, f64::max);
-    course.figure("changed limit: most in any time t beyond 1.01 x rate x t, requests", worst, Target::AtMost(1.001));
+    course.figure("changed limit: most in any time t beyond 1.01 x rate x t, requests", worst, AtMost(1.001));
     Ok(())
 }

@@ -18,8 +18,9 @@
 //! # Example
 //! 6000 operations a second are 600 in a window: 599 are enough.
 
+use crate::scenario::Target::{AtLeast, Between};
 use crate::scenario::support::{Course, MS, S, plain_world, reads};
-use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
+use crate::scenario::{Advance, Outcome, ScenarioError, Table};
 use crate::workload::{JobSpec, Load};
 use crate::world::{ClassSpec, Event, EventKind, WorldSpec};
 use plimsoll_core::{DEFAULT_LATENCY_GOAL_NS, Qos, Reservation};
@@ -176,10 +177,10 @@ fn within_capacity(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioErr
         course.figure(
             format!("{shards} shards: windows in which a reservation was kept, %"),
             least * 100.0,
-            Target::AtLeast(99.0),
+            AtLeast(99.0),
         );
         let used = report.disks[0].utilisation;
-        course.figure(format!("{shards} shards: part of the disk used"), used, Target::AtLeast(0.95));
+        course.figure(format!("{shards} shards: part of the disk used"), used, AtLeast(0.95));
     }
     course.outcome.tables.push(table);
     Ok(())
@@ -205,7 +206,7 @@ fn above_capacity(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioErro
         let [a, b] = [0, 1].map(|at| report.classes[at].iops);
         table.row([shards.to_string(), format!("{a:.0}"), format!("{b:.0}"), format!("{:.3}", a / b)]);
         let name = format!("{shards} shards: reservations of 140 % shrink in proportion, ratio of 4 to 3");
-        course.figure(name, a / b / (4.0 / 3.0), Target::Between(0.97, 1.03));
+        course.figure(name, a / b / (4.0 / 3.0), Between(0.97, 1.03));
     }
     course.outcome.tables.push(table);
     Ok(())

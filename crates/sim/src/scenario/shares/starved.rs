@@ -19,8 +19,9 @@
 //! completed since, and 200 us remain for the path.
 
 use crate::report::LatencySummary;
+use crate::scenario::Target::{AtLeast, AtMost, Between};
 use crate::scenario::support::{Course, MS, S, US, config_of, preset, reads};
-use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
+use crate::scenario::{Advance, Outcome, ScenarioError, Table};
 use crate::workload::{JobSpec, Load, Pattern, ShardSet};
 use crate::world::{ClassSpec, EventKind, ShardSpec, SimDisk, WorldSpec};
 
@@ -69,7 +70,7 @@ pub(super) fn starved_shard(seed: u64, advance: Advance<'_>) -> Result<Outcome, 
     }
     course.outcome.tables.push(table);
     for (name, part) in ["undisturbed shard", "starved shard"].into_iter().zip(parts) {
-        course.figure(format!("{name}: part of the disk used"), part, Target::AtLeast(0.97));
+        course.figure(format!("{name}: part of the disk used"), part, AtLeast(0.97));
     }
     Ok(course.outcome)
 }
@@ -86,8 +87,8 @@ pub(super) fn starved_fairness(seed: u64, advance: Advance<'_>) -> Result<Outcom
     course.outcome.tables.push(table);
     let starved = class.by_shard.first().map_or(0.0, |on| on.bytes_per_s);
     let fair = class.bytes_per_s / SHARDS as f64;
-    course.figure("the starved shard's part of its fair share", starved / fair, Target::Between(0.95, 1.05));
-    course.figure("part of the disk used", report.disks[0].utilisation, Target::AtLeast(0.97));
+    course.figure("the starved shard's part of its fair share", starved / fair, Between(0.95, 1.05));
+    course.figure("part of the disk used", report.disks[0].utilisation, AtLeast(0.97));
     Ok(course.outcome)
 }
 
@@ -168,8 +169,8 @@ fn beside_streams(spec: WorldSpec, title: &str, advance: Advance<'_>) -> Result<
     }
 
     course.outcome.tables.push(others);
-    course.figure("interactive: part of what it asked for, least of the shards", least, Target::AtLeast(0.995));
-    course.figure("interactive: p99 over the latency goal, worst shard", worst_p99_ns / goal_ns, Target::AtMost(2.0));
-    course.figure("part of the disk used", report.disks[0].utilisation, Target::AtLeast(0.95));
+    course.figure("interactive: part of what it asked for, least of the shards", least, AtLeast(0.995));
+    course.figure("interactive: p99 over the latency goal, worst shard", worst_p99_ns / goal_ns, AtMost(2.0));
+    course.figure("part of the disk used", report.disks[0].utilisation, AtLeast(0.95));
     Ok(course.outcome)
 }

@@ -18,8 +18,9 @@
 //! Idle, p99 is about 190 us; with writes at full rate about 700 us. A p99 of 560 us allows some 70 % of the writes.
 
 use crate::report::WorldReport;
+use crate::scenario::Target::{AtLeast, AtMost};
 use crate::scenario::support::{Course, S, config_of, preset, reads};
-use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
+use crate::scenario::{Advance, Outcome, ScenarioError, Table};
 use crate::workload::{JobSpec, Load};
 use crate::world::{ClassSpec, DiskMode, ShardSpec, SimDisk, WorldSpec};
 use plimsoll_core::{LatencyTarget, MixExponent, Op, Qos};
@@ -103,9 +104,9 @@ pub(super) fn latency_target(seed: u64, advance: Advance<'_>) -> Result<Outcome,
     );
 
     course.outcome.tables.push(table);
-    course.figure("by shares: writes, part of their rate", shares_writes / full_rate, Target::AtLeast(0.9));
-    course.figure("by shares: p99 over the device's own at that write rate", shares_ns / own_ns, Target::AtMost(1.25));
-    course.figure("with a target: p99 over the target", targeted_ns / target.latency_ns as f64, Target::AtMost(1.0));
-    course.figure("with a target: writes, part of their rate", targeted_writes / full_rate, Target::AtLeast(0.55));
+    course.figure("by shares: writes, part of their rate", shares_writes / full_rate, AtLeast(0.9));
+    course.figure("by shares: p99 over the device's own at that write rate", shares_ns / own_ns, AtMost(1.25));
+    course.figure("with a target: p99 over the target", targeted_ns / target.latency_ns as f64, AtMost(1.0));
+    course.figure("with a target: writes, part of their rate", targeted_writes / full_rate, AtLeast(0.55));
     Ok(course.outcome)
 }
