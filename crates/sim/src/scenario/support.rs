@@ -6,7 +6,7 @@ use super::{Advance, Figure, Outcome, ScenarioError, Table, Target};
 use crate::device::DeviceSpec;
 use crate::device::presets::{self, Preset};
 use crate::report::{ClassReport, DiskReport, Sample, WorldReport};
-use crate::workload::{JobSpec, Load, SizeDist};
+use crate::workload::{JobSpec, Load, ShardSet, SizeDist};
 use crate::world::{self, ClassSpec, Event, ShardSpec, SimDisk, WorldSpec};
 
 pub(super) const US: u64 = 1_000;
@@ -144,6 +144,10 @@ pub(super) fn reads(name: &str, parallelism: u32, len_bytes: u32) -> JobSpec {
         sizes: SizeDist::Fixed(len_bytes),
         ..JobSpec::default()
     }
+}
+
+pub(super) fn on(shards: impl IntoIterator<Item = u32>) -> ShardSet {
+    ShardSet::List(shards.into_iter().collect())
 }
 
 pub(super) fn preset(name: &str) -> Result<Preset, ScenarioError> {

@@ -63,9 +63,26 @@ pub(super) struct Alone<'a> {
     pub(super) times_ns: [u64; 2],
 }
 
+/// Bytes a second of [`Alone`], and its mean number in the device.
+pub(super) struct Found {
+    pub(super) drained: f64,
+    pub(super) promised: f64,
+    pub(super) scheduled: f64,
+    pub(super) in_device: f64,
+    /// Part of the lesser of drained and promised.
+    pub(super) part: f64,
+}
+
 impl Alone<'_> {
-    /// Returns the bytes a second, and the mean number in the device.
-    pub(super) fn run(&self, course: &mut Course<'_>, mode: DiskMode) -> Result<(f64, f64), ScenarioError> {
+    /// Runs it with nothing held back and scheduled.
+    pub(super) fn measure(&self, course: &mut Course<'_>) -> Result<Found, ScenarioError> {
+        let promised = promised_bytes_per_s(self.config, self.op, self.len_bytes);
+        let (drained, _) = self.run(course, DiskMode::Drain)?;
+        let (scheduled, in_device) = self.run(course, DiskMode::Scheduled)?;
+        Ok(Found { drained, promised, scheduled, in_device, part: scheduled / drained.min(promised) })
+    }
+
+    fn run(&self, course: &mut Course<'_>, mode: DiskMode) -> Result<(f64, f64), ScenarioError> {
         let disk = SimDisk { mode, ..SimDisk::new(self.device.clone(), self.config.clone()) };
         let job = JobSpec { op: self.op, ..reads("all", 16, self.len_bytes) };
         let mut spec = world_of(self.seed, disk, &[("all", 100)], vec![job]);
@@ -86,17 +103,13 @@ pub(super) fn far_disks(seed: u64, advance: Advance<'_>) -> Result<Outcome, Scen
     );
     let mut least = f64::MAX;
     for preset in ordered()? {
-        for (form, len_bytes, op, shards) in cases() {
+        let forms = [CostForm::Knee, CostForm::Max].into_iter();
+        for (form, (len_bytes, op, shards)) in forms.flat_map(|form| cases().map(move |case| (form, case))) {
             let model = CostModel::from_figures(&preset.figures, form, 4096, 4096);
             let config = DiskConfig { model, ..DiskConfig::default() };
-            let promised = promised_bytes_per_s(&config, op, len_bytes);
-
             let times_ns = [500 * MS, 2 * S];
             let alone = Alone { seed, device: &preset.spec, config: &config, op, len_bytes, shards, times_ns };
-            let (drained, _) = alone.run(&mut course, DiskMode::Drain)?;
-            let (scheduled, in_device) = alone.run(&mut course, DiskMode::Scheduled)?;
-
-            let part = scheduled / drained.min(promised);
+            let Found { drained, promised, scheduled, in_device, part } = alone.measure(&mut course)?;
             least = least.min(part);
             table.row([
                 preset.name.clone(),
@@ -167,7 +180,7 @@ fn short_beside_long(seed: u64, course: &mut Course<'_>) -> Result<(), ScenarioE
 
 /// Returns the bandwidth that the figures promise for requests of `len_bytes`: each of their pieces pays for itself, at
 /// the limit of operations and at that of bytes if these are apart.
-pub(super) fn promised_bytes_per_s(config: &DiskConfig, op: Op, len_bytes: u32) -> f64 {
+fn promised_bytes_per_s(config: &DiskConfig, op: Op, len_bytes: u32) -> f64 {
     let model = &config.model;
     let piece_bytes = Disk::new(config.clone()).piece_max_bytes(op.direction());
     let parts_s = [0, 1].map(|limit: usize| {
@@ -180,12 +193,10 @@ pub(super) fn promised_bytes_per_s(config: &DiskConfig, op: Op, len_bytes: u32) 
     f64::from(len_bytes) / parts_s[0].max(parts_s[1])
 }
 
-fn cases() -> impl Iterator<Item = (CostForm, u32, Op, usize)> {
-    [CostForm::Knee, CostForm::Max].into_iter().flat_map(|form| {
-        [4096, 128 << 10, 1 << 20].into_iter().flat_map(move |len_bytes| {
-            [Op::Read, Op::Write]
-                .into_iter()
-                .flat_map(move |op| [1, 16].into_iter().map(move |shards| (form, len_bytes, op, shards)))
-        })
+pub(super) fn cases() -> impl Iterator<Item = (u32, Op, usize)> {
+    [4096, 128 << 10, 1 << 20].into_iter().flat_map(|len_bytes| {
+        [Op::Read, Op::Write]
+            .into_iter()
+            .flat_map(move |op| [1, 16].into_iter().map(move |shards| (len_bytes, op, shards)))
     })
 }

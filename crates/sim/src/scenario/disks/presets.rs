@@ -17,13 +17,12 @@
 //! Eight drives of i3.16xlarge, reads of 1 MiB, two drives each: 12.6 in the device, the most that the window's bound
 //! holds (three times the latency of one alone, and one more), give 0.88 of the rate of 256.
 
-use plimsoll_core::{CostForm, CostModel, DiskConfig, Op};
+use plimsoll_core::{CostForm, CostModel, DiskConfig};
 
 use super::super::Target::AtLeast;
 use super::super::support::{Course, preset};
 use super::super::{Advance, Outcome, ScenarioError, Table};
-use super::far::{Alone, promised_bytes_per_s};
-use crate::world::DiskMode;
+use super::far::{Alone, Found, cases};
 
 /// One preset of each family, and arrays of the largest machines.
 const NAMES: [&str; 12] = [
@@ -63,10 +62,7 @@ pub(super) fn known_disks(seed: u64, advance: Advance<'_>) -> Result<Outcome, Sc
             let times_ns = [SETTLE_REQUESTS, COUNTED_REQUESTS];
             let times_ns = times_ns.map(|requests| ((requests * request_s).max(SHORTEST_S) * 1e9) as u64);
             let alone = Alone { seed, device: &preset.spec, config: &config, op, len_bytes, shards, times_ns };
-            let (drained, _) = alone.run(&mut course, DiskMode::Drain)?;
-            let (scheduled, in_device) = alone.run(&mut course, DiskMode::Scheduled)?;
-
-            let part = scheduled / drained.min(promised_bytes_per_s(&config, op, len_bytes));
+            let Found { drained, scheduled, in_device, part, .. } = alone.measure(&mut course)?;
             parts.push(part);
             if part < 0.95 {
                 table.row([
@@ -93,12 +89,4 @@ pub(super) fn known_disks(seed: u64, advance: Advance<'_>) -> Result<Outcome, Sc
          one shard finds.",
     );
     Ok(course.outcome)
-}
-
-fn cases() -> impl Iterator<Item = (u32, Op, usize)> {
-    [4096, 128 << 10, 1 << 20].into_iter().flat_map(|len_bytes| {
-        [Op::Read, Op::Write]
-            .into_iter()
-            .flat_map(move |op| [1, 16].into_iter().map(move |shards| (len_bytes, op, shards)))
-    })
 }

@@ -59,8 +59,8 @@ fn ms(ns: f64) -> String {
     format!("{:.1}", ns / MS as f64)
 }
 
-fn p99_ms(class: &ClassReport) -> f64 {
-    class.total.percentile(99.0) as f64 / MS as f64
+fn percentile_ms(class: &ClassReport, percent: f64) -> f64 {
+    class.total.percentile(percent) as f64 / MS as f64
 }
 
 /// Returns the commit log of the second phase: every shard writes at a rate that is within its class's half of the
@@ -163,8 +163,10 @@ fn inverse(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
         let report = course.run(&eight_shards(seed, disk(mode), &[("query", 100), ("compaction", 100)], jobs))?;
         let (query, writes) = (class_of(&report, "query")?, class_of(&report, "compaction")?);
         match mode {
-            DiskMode::Drain => course.figure("inverse, drained: read p50, ms", ms_of(query), AtLeast(100.0)),
-            _ => course.figure("inverse, ours: read p99, ms", p99_ms(query), AtMost(5.0)),
+            DiskMode::Drain => {
+                course.figure("inverse, drained: read p50, ms", percentile_ms(query, 50.0), AtLeast(100.0))
+            }
+            _ => course.figure("inverse, ours: read p99, ms", percentile_ms(query, 99.0), AtMost(5.0)),
         }
         let [p50, p99] = [50.0, 99.0].map(|percent| ms(query.total.percentile(percent) as f64));
         let (rate, mb) = (format!("{:.2}", query.iops / 1e3), format!("{:.0}", writes.bytes_per_s / 1e6));
@@ -172,10 +174,6 @@ fn inverse(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     }
     course.outcome.tables.push(table);
     Ok(())
-}
-
-fn ms_of(class: &ClassReport) -> f64 {
-    class.total.percentile(50.0) as f64 / MS as f64
 }
 
 /// Runs figure 6.
@@ -245,7 +243,7 @@ pub(super) fn commitlog_disk(seed: u64, advance: Advance<'_>) -> Result<Outcome,
 
         let report = course.run(&spec)?;
         let log = report.class("commitlog", usize::from(own)).ok_or_else(|| ScenarioError("no commit log".into()))?;
-        p99s.push(p99_ms(log));
+        p99s.push(percentile_ms(log, 99.0));
         let [p50, p99] = [50.0, 99.0].map(|percent| ms(log.total.percentile(percent) as f64));
         let rates = [log.bytes_per_s, class_of(&report, "query")?.bytes_per_s].map(|rate| format!("{:.0}", rate / 1e6));
         table.row([name.to_owned(), p50, p99].into_iter().chain(rates));

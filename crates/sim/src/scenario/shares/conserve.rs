@@ -17,7 +17,7 @@
 
 use crate::report::WorldReport;
 use crate::scenario::Target::{AtLeast, AtMost};
-use crate::scenario::support::{Course, MS, S, US, plain_world, reads};
+use crate::scenario::support::{Course, MS, S, US, on, plain_world, reads};
 use crate::scenario::{Advance, Outcome, ScenarioError, Table};
 use crate::workload::{JobSpec, Load, ShardSet};
 use crate::world::{Action, Change, ClassSpec, Event, EventKind, WorldSpec};
@@ -34,10 +34,6 @@ fn world(shards: usize, jobs: Vec<JobSpec>, seed: u64) -> WorldSpec {
         }
     }
     WorldSpec { classes, jobs, warmup_ns: 200 * MS, duration_ns: S, ..plain_world(DISK, shards, seed) }
-}
-
-fn on(shards: impl IntoIterator<Item = u32>) -> ShardSet {
-    ShardSet::List(shards.into_iter().collect())
 }
 
 pub(super) fn work_conservation(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {

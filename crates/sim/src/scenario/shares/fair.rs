@@ -19,7 +19,7 @@
 use crate::report::WorldReport;
 use crate::scenario::Target::{AtLeast, AtMost, Between};
 use crate::scenario::support::{
-    Course, MS, PLAIN_READ_NS, S, config_of, four_figures, plain_device, plain_world, reads,
+    Course, MS, PLAIN_READ_NS, S, config_of, four_figures, on, plain_device, plain_world, reads,
 };
 use crate::scenario::{Advance, Outcome, ScenarioError, Table};
 use crate::workload::{JobSpec, Load, Pattern, ShardSet, SizeDist};
@@ -157,10 +157,6 @@ fn demo_world(shards: usize, seed: u64) -> WorldSpec {
 /// Returns sequential reads of 128 KiB, 16 at a time.
 fn demo_job(name: &str, shards: ShardSet) -> JobSpec {
     JobSpec { shards, pattern: Pattern::Sequential, ..reads(name, 16, 128 * KIB) }
-}
-
-fn on(shards: impl IntoIterator<Item = u32>) -> ShardSet {
-    ShardSet::List(shards.into_iter().collect())
 }
 
 /// Runs shares across shards.

@@ -116,23 +116,17 @@ fn cases() -> Vec<Case> {
     let none = Limits::default();
     let iops = Limits { iops: rate(1000), ..none };
     let both_ways = || vec![reads("limited", 8, 16 * KIB), writes("limited", 8, 16 * KIB)];
+    let operations = |shards| Case {
+        name: "1000 operations/s",
+        shards,
+        limits: iops,
+        jobs: vec![reads("limited", 32, 4 * KIB)],
+        meters: vec![Meter::new(Unit::Requests, 1000.0, 0)],
+        least: 0.98,
+    };
     vec![
-        Case {
-            name: "1000 operations/s",
-            shards: 1,
-            limits: iops,
-            jobs: vec![reads("limited", 32, 4 * KIB)],
-            meters: vec![Meter::new(Unit::Requests, 1000.0, 0)],
-            least: 0.98,
-        },
-        Case {
-            name: "1000 operations/s",
-            shards: 8,
-            limits: iops,
-            jobs: vec![reads("limited", 32, 4 * KIB)],
-            meters: vec![Meter::new(Unit::Requests, 1000.0, 0)],
-            least: 0.98,
-        },
+        operations(1),
+        operations(8),
         Case {
             name: "50 MB/s",
             shards: 4,
