@@ -4,8 +4,7 @@ use crate::common::world::*;
 use plimsoll_core::{Op, Qos};
 use plimsoll_sim::workload::{Arrival, JobSpec, Load, Pattern, Region, ShardSet, SizeDist};
 use plimsoll_sim::world::{
-    Action, Change, ClassSpec, EventKind, Hog, ShardSpec, WorldError, WorldSpec, run, run_logged, run_observed,
-    run_steered,
+    Action, Change, ClassSpec, EventKind, Hog, ShardSpec, WorldSpec, run, run_logged, run_observed, run_steered,
 };
 
 /// Returns a world with some of everything: two shards, two disks, all kinds of loads.
@@ -202,13 +201,6 @@ fn a_world_with_cpu_work_alone_needs_neither_disk_nor_class() {
     assert_eq!(report.jobs[0].total.slices, 3_334);
     assert_near(report.shards[0].cpu_ns as f64, 1e9, 0.1, "CPU time");
     assert_eq!(report.totals.sent, 0);
-}
-
-#[test]
-fn errors_can_be_matched() {
-    let mut spec = world(vec![reads("a", 1)]);
-    spec.duration_ns = 0;
-    assert_eq!(run(&spec).map(|_| ()), Err(WorldError::BadDuration));
 }
 
 #[test]

@@ -130,7 +130,6 @@ pub enum WarningCode {
     FewFreeBytes,
     /// There are more shards than requests that the disk's queue holds.
     ManyShards,
-    ReadAhead,
     /// The device is a file on another file system, perhaps with its page cache.
     LoopDevice,
     /// Other programs used the disk during the measurement.

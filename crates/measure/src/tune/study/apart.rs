@@ -65,8 +65,7 @@ fn mix_exponent(measured: &Frontier, figures: &FourFigures) -> Option<f64> {
         );
         if operations.0 + operations.1 > bytes.0 + bytes.1 { operations } else { bytes }
     });
-    let fit = frontier::mix_exponent(&loads.collect::<Vec<_>>())?;
-    fit.p.is_finite().then_some(fit.p)
+    Some(frontier::mix_exponent(&loads.collect::<Vec<_>>())?.mix_exponent).filter(|p| p.is_finite())
 }
 
 #[cfg(test)]
@@ -125,7 +124,7 @@ mod tests {
         let apart = mix_exponent(&measured, &figures).unwrap();
         assert!((apart - 1.0).abs() < 0.02, "{apart}");
         let pairs: Vec<(f64, f64)> = measured.points.iter().map(|point| (point.reads, point.writes)).collect();
-        let as_one_budget = frontier::mix_exponent(&pairs).unwrap().p;
+        let as_one_budget = frontier::mix_exponent(&pairs).unwrap().mix_exponent;
         assert!(as_one_budget > 1.3, "{as_one_budget}");
     }
 }

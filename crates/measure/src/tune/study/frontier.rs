@@ -15,7 +15,7 @@
 //! **Example.** 3/4 of the reads with 1/4 of the writes, and a half of each: p = 1. 0.707 of each: p = 2. All of each:
 //! infinite.
 
-use plimsoll_sim::fit::{fit_mix_exponent, mix_load};
+use plimsoll_sim::fit::{MixFit, fit_mix_exponent, mix_load};
 
 /// Smallest exponent: half of each direction would need ten times the time.
 const P_MIN: f64 = 0.3;
@@ -24,15 +24,7 @@ const P_MAX: f64 = 30.0;
 /// Excess error (a fraction of the rates) at which an infinite exponent is still preferred to the best finite one.
 const RMSE_TOLERANCE: f64 = 0.005;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct MixFit {
-    /// The exponent, from 0.3 to 30, or infinite.
-    pub p: f64,
-    /// Root of the mean squared logarithmic distance of the points from the curve; 0.01 is about 1 % of the rates.
-    pub rmse: f64,
-}
-
-/// Fits the exponent of a frontier through `points`: reads and writes at the limit, as fractions of the rate of each
+/// Fits the exponent, from 0.3 to 30 or infinite, of a frontier through `points`: reads and writes at the limit, as fractions of the rate of each
 /// alone (0 to about 1.2, for noise). Ignores points with a negative or non-finite fraction, and those without load;
 /// returns `None` if no point with both reads and writes remains.
 pub(crate) fn mix_exponent(points: &[(f64, f64)]) -> Option<MixFit> {
@@ -47,9 +39,9 @@ pub(crate) fn mix_exponent(points: &[(f64, f64)]) -> Option<MixFit> {
     let squares: f64 = shares.iter().map(|[r, w]| mix_load(*r, *w, f64::INFINITY).ln().powi(2)).sum();
     let rmse_infinite = (squares / shares.len() as f64).sqrt();
     if rmse_infinite <= finite.rmse + RMSE_TOLERANCE {
-        return Some(MixFit { p: f64::INFINITY, rmse: rmse_infinite });
+        return Some(MixFit { mix_exponent: f64::INFINITY, rmse: rmse_infinite });
     }
-    Some(MixFit { p: finite.mix_exponent, rmse: finite.rmse })
+    Some(finite)
 }
 
 #[cfg(test)]
@@ -86,7 +78,7 @@ mod tests {
         ];
         for (points, p) in cases {
             let fit = mix_exponent(points).unwrap();
-            assert!(fit.p == p || (fit.p / p - 1.0).abs() < 1e-4, "{points:?}: {fit:?}");
+            assert!(fit.mix_exponent == p || (fit.mix_exponent / p - 1.0).abs() < 1e-4, "{points:?}: {fit:?}");
         }
     }
 
@@ -96,7 +88,7 @@ mod tests {
             assert_eq!(mix_exponent(points), None, "{points:?}");
         }
         let with_senseless = mix_exponent(&[(0.5, 0.5), (f64::NAN, 0.5), (0.5, f64::INFINITY), (0.0, 0.0)]).unwrap();
-        assert!((with_senseless.p - 1.0).abs() < 1e-4, "{with_senseless:?}");
+        assert!((with_senseless.mix_exponent - 1.0).abs() < 1e-4, "{with_senseless:?}");
     }
 
     #[test]
@@ -105,12 +97,12 @@ mod tests {
         for p in [0.6, 1.0, 1.6, 2.2] {
             for _ in 0..100 {
                 let fit = mix_exponent(&frontier(p, 9, 0.03, &mut rng)).unwrap();
-                assert!((fit.p / p - 1.0).abs() < 0.25 && fit.rmse < 0.08, "{p}: {fit:?}");
+                assert!((fit.mix_exponent / p - 1.0).abs() < 0.25 && fit.rmse < 0.08, "{p}: {fit:?}");
             }
         }
         for _ in 0..100 {
             let fit = mix_exponent(&frontier(f64::INFINITY, 9, 0.03, &mut rng)).unwrap();
-            assert!(fit.p > 5.0, "{fit:?}");
+            assert!(fit.mix_exponent > 5.0, "{fit:?}");
         }
     }
 
@@ -119,7 +111,7 @@ mod tests {
         fn exact_frontiers_are_found_again(p in 0.35..4.0f64, half_count in 1..10u32) {
             // An odd number, so that one point has half of each.
             let fit = mix_exponent(&frontier(p, 2 * half_count + 1, 0.0, &mut Rng::new(1))).unwrap();
-            prop_assert!((fit.p / p - 1.0).abs() < 0.01 && fit.rmse < 1e-3, "{fit:?}");
+            prop_assert!((fit.mix_exponent / p - 1.0).abs() < 0.01 && fit.rmse < 1e-3, "{fit:?}");
         }
 
         #[test]
@@ -131,9 +123,9 @@ mod tests {
         #[test]
         fn reads_and_writes_can_be_exchanged(points in prop::collection::vec((0.01..1.2f64, 0.01..1.2f64), 1..12)) {
             let exchanged: Vec<(f64, f64)> = points.iter().map(|&(r, w)| (w, r)).collect();
-            let (a, b) = (mix_exponent(&points).unwrap(), mix_exponent(&exchanged).unwrap());
-            prop_assert!(a.p == b.p || (a.p / b.p - 1.0).abs() < 1e-3, "{a:?} {b:?}");
-            prop_assert!(a.p >= 0.3 - 1e-9);
+            let [a, b] = [points, exchanged].map(|points| mix_exponent(&points).unwrap().mix_exponent);
+            prop_assert!(a == b || (a / b - 1.0).abs() < 1e-3, "{a:?} {b:?}");
+            prop_assert!(a >= 0.3 - 1e-9);
         }
     }
 }

@@ -375,7 +375,7 @@ pub(super) fn frontier_curve(record: &Record) -> Option<Frontier> {
         write_bytes_per_s: write_max * f64::from(write_block_bytes),
         write_block_bytes,
         points,
-        mix_exponent_p: fit.p.is_finite().then_some(fit.p),
+        mix_exponent_p: Some(fit.mix_exponent).filter(|p| p.is_finite()),
         rmse: fit.rmse,
     })
 }
