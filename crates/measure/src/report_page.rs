@@ -51,7 +51,7 @@ use plimsoll_show::table::Table;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::experiment::pictures::{self, Picture};
+use crate::experiment::pictures;
 use crate::experiment::sweep::SweepReport;
 use crate::tune;
 use crate::tune::record::Record;
@@ -288,11 +288,7 @@ pub fn page(title: &str, results: &[Shown]) -> String {
     let sweeps: Vec<(&str, &SweepReport)> =
         results.iter().filter_map(|result| Some((result.file.as_str(), result.sweep.as_ref()?))).collect();
     if sweeps.len() > 1 {
-        let section = |picture: Picture| {
-            let blocks = vec![Block::Text(picture.words), Block::Picture(picture.charts)];
-            Section { heading: picture.heading.to_owned(), blocks }
-        };
-        let sections = pictures::of_sweeps(&sweeps).into_iter().map(section).collect();
+        let sections = pictures::of_sweeps(&sweeps).into_iter().map(Section::from).collect();
         parts.insert(1, Part { title: "Sweeps together".to_owned(), sections });
     }
     page::html_of_parts(title, &parts)

@@ -49,6 +49,12 @@ pub struct Picture {
     pub charts: Vec<Chart>,
 }
 
+impl From<Picture> for Section {
+    fn from(picture: Picture) -> Section {
+        Section::new(picture.heading, [Block::Text(picture.words), Block::Picture(picture.charts)])
+    }
+}
+
 /// Draws throughput, latency and queue of a sweep; nothing if it has no points.
 pub fn of_sweep(report: &SweepReport) -> Vec<Picture> {
     let verdicts = report.verdicts.iter().map(|found| found.verdict.sentence.clone());
@@ -242,10 +248,7 @@ pub fn sections(answer: Option<Answer>, remarks: &[String], table: Table, pictur
     let mut blocks: Vec<Block> = answer.into_iter().map(Block::Answer).chain(remarks).collect();
     blocks.push(Block::Table(table));
     let mut sections = vec![Section { heading: "Result".to_owned(), blocks }];
-    for picture in pictures {
-        let blocks = vec![Block::Text(picture.words.clone()), Block::Picture(picture.charts.clone())];
-        sections.push(Section { heading: picture.heading.to_owned(), blocks });
-    }
+    sections.extend(pictures.iter().cloned().map(Section::from));
     sections
 }
 

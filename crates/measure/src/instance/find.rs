@@ -91,14 +91,14 @@ pub fn find(name: &str) -> Result<Card, FindError> {
 ///
 /// # Errors
 /// As [`find`]; two names are the same card.
-pub fn find_all(names: &[String]) -> Result<Vec<Candidate>, FindError> {
+pub fn find_all(names: &[impl AsRef<str>]) -> Result<Vec<Candidate>, FindError> {
     let mut found: Vec<Candidate> = Vec::with_capacity(names.len());
-    for name in names {
+    for name in names.iter().map(AsRef::as_ref) {
         let card = find(name)?;
         if let Some(same) = found.iter().find(|other| other.card == card) {
-            return Err(FindError::Twice { first: same.argument.clone(), second: name.clone() });
+            return Err(FindError::Twice { first: same.argument.clone(), second: name.to_owned() });
         }
-        found.push(Candidate { argument: name.clone(), label: card.name.clone(), card });
+        found.push(Candidate { argument: name.to_owned(), label: card.name.clone(), card });
     }
 
     let times = |label: &str| found.iter().filter(|other| other.card.name == label).count();
@@ -203,10 +203,6 @@ fn threads_per_core(row: &Instance) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn arguments(names: &[&str]) -> Vec<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
-    }
-
     #[test]
     fn a_preset_is_a_card_of_all_disks() {
         // Name, threads, cores, disks, bytes in TB, reads a second.
@@ -279,10 +275,10 @@ mod tests {
             (&["i4i.16xlarge", "i7i.24xlarge", "I4I.16xlarge"], "i4i.16xlarge and I4I.16xlarge are the same card"),
         ];
         for (names, expected) in cases {
-            let error = find_all(&arguments(names)).unwrap_err().to_string();
+            let error = find_all(names).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
-        let found = find_all(&arguments(&["i4i.16xlarge", "i7i.24xlarge"])).unwrap();
+        let found = find_all(&["i4i.16xlarge", "i7i.24xlarge"]).unwrap();
         assert_eq!(
             found.iter().map(|found| found.label.as_str()).collect::<Vec<_>>(),
             ["i4i.16xlarge", "i7i.24xlarge"]

@@ -17,7 +17,7 @@
 //! ```
 //! use plimsoll_measure::instance::compare::{CompareOptions, compare};
 //! use plimsoll_measure::instance::find::find_all;
-//! let machines = find_all(&["i3.16xlarge".to_owned(), "i3en.24xlarge".to_owned()])?;
+//! let machines = find_all(&["i3.16xlarge", "i3en.24xlarge"])?;
 //! let comparison = compare(&machines, &CompareOptions::default())?;
 //! let writes = comparison.figure("disk.write_bytes_per_s").ok_or("no such figure")?;
 //! let ratio = writes.cells.last().and_then(|cell| cell.ratio).ok_or("no ratio")?;
@@ -278,13 +278,9 @@ mod tests {
     use super::super::{Figure, prices};
     use super::*;
 
-    fn machines(names: &[&str]) -> Vec<Candidate> {
-        find_all(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap()
-    }
-
     #[test]
     fn the_article_s_differences_come_out() {
-        let three = machines(&["i3.16xlarge", "i3en.24xlarge", "i3.metal"]);
+        let three = find_all(&["i3.16xlarge", "i3en.24xlarge", "i3.metal"]).unwrap();
         let comparison = compare(&three, &CompareOptions::default()).unwrap();
         let cases = [
             ("stress_ng.cache", 41.51),
@@ -312,7 +308,7 @@ mod tests {
 
     #[test]
     fn any_machine_can_be_the_base() {
-        let three = machines(&["i3.16xlarge", "i3en.24xlarge", "i7i.24xlarge"]);
+        let three = find_all(&["i3.16xlarge", "i3en.24xlarge", "i7i.24xlarge"]).unwrap();
         for (base, order) in [
             (None, ["i3.16xlarge", "i3en.24xlarge", "i7i.24xlarge"]),
             (Some("i3en.24xlarge"), ["i3en.24xlarge", "i3.16xlarge", "i7i.24xlarge"]),
@@ -333,7 +329,7 @@ mod tests {
         let text = "{date: 2026-01, currency: EUR, region: r, source: s, instances: [{name: i7i.24xlarge, \
                     per_hour: 10, commitment: on demand}, {name: i3.16xlarge, per_hour: 5, commitment: 1 year}]}";
         let list = prices::parse("p.yaml", text).unwrap();
-        let three = machines(&["i3.16xlarge", "i7i.24xlarge", "i8g.24xlarge"]);
+        let three = find_all(&["i3.16xlarge", "i7i.24xlarge", "i8g.24xlarge"]).unwrap();
         let without = compare(&three, &CompareOptions::default()).unwrap();
         assert!(without.amount("price_per_tb_year").is_none());
         let options = CompareOptions { prices: Some(&list), need: Some(Need::Capacity), ..CompareOptions::default() };
@@ -350,13 +346,13 @@ mod tests {
     #[test]
     fn stress_ng_is_compared_with_the_same_version_only() {
         let with = |version: Option<&str>| {
-            let mut three = machines(&["i3.16xlarge", "i3en.24xlarge"]);
+            let mut three = find_all(&["i3.16xlarge", "i3en.24xlarge"]).unwrap();
             let facts = &mut three[1].card.facts;
             facts.remove("stress_ng.version");
             facts.extend(version.map(|version| ("stress_ng.version".to_owned(), version.to_owned())));
             compare(&three, &CompareOptions { need: Some(Need::Cpu), ..CompareOptions::default() }).unwrap()
         };
-        let published = machines(&["i3.16xlarge"])[0].card.facts["stress_ng.version"].clone();
+        let published = find_all(&["i3.16xlarge"]).unwrap()[0].card.facts["stress_ng.version"].clone();
         let cases = [
             (Some(published.as_str()), Verdict::NoInterval, "stress-ng cpu times cores"),
             (Some("0.17.06"), Verdict::Missing, "cores"),
@@ -378,7 +374,7 @@ mod tests {
     #[test]
     fn commitments_are_told_once_each() {
         let row = |name: &str, years: u32| format!("{{name: {name}, per_hour: 5, commitment: {years} year}}");
-        let three = machines(&["i3.16xlarge", "i7i.24xlarge", "i8g.24xlarge"]);
+        let three = find_all(&["i3.16xlarge", "i7i.24xlarge", "i8g.24xlarge"]).unwrap();
         for (years, expected) in [([1, 1, 1], None), ([1, 3, 1], Some(": 1 year, 3 year"))] {
             let rows = three.iter().zip(years).map(|(machine, years)| row(&machine.card.name, years));
             let rows = rows.collect::<Vec<_>>().join(", ");
@@ -405,7 +401,7 @@ mod tests {
 
     #[test]
     fn figures_of_zero_have_no_ratio() {
-        let mut two = machines(&["i4i.16xlarge", "i7i.24xlarge"]);
+        let mut two = find_all(&["i4i.16xlarge", "i7i.24xlarge"]).unwrap();
         two[0].card.set("cpu.steal_pct", Figure::exact(0.0));
         two[1].card.set("cpu.steal_pct", Figure::exact(1.0));
         let comparison = compare(&two, &CompareOptions::default()).unwrap();

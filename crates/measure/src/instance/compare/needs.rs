@@ -256,13 +256,9 @@ instances:
 - {name: i3en.24xlarge, per_core_year: 1258.43, cores: 48}
 ";
 
-    fn candidates(names: &[&str]) -> Vec<Candidate> {
-        find_all(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap()
-    }
-
     #[test]
     fn the_article_s_choices() {
-        let three = candidates(&["i3.16xlarge", "i3.metal", "i3en.24xlarge"]);
+        let three = find_all(&["i3.16xlarge", "i3.metal", "i3en.24xlarge"]).unwrap();
         let list = prices::parse("p.yaml", PRICES).unwrap();
         // By price: processors and reads from i3, capacity from i3en; write bandwidth costs the same within 1 % on both
         // kinds of i3. By amount: i3en, except for reads.
@@ -288,7 +284,7 @@ instances:
     #[test]
     fn machines_without_a_price_or_a_figure_have_no_place() {
         let list = prices::parse("p.yaml", PRICES).unwrap();
-        let all = candidates(&["i4i.16xlarge", "i3en.24xlarge", "i3.metal", "Standard_L8s_v3"]);
+        let all = find_all(&["i4i.16xlarge", "i3en.24xlarge", "i3.metal", "Standard_L8s_v3"]).unwrap();
         let recommended = recommend(Need::Capacity, &all, Some(&list)).unwrap();
         let places: Vec<Option<&str>> = recommended.ranking.iter().map(|ranked| ranked.unranked.as_deref()).collect();
         assert_eq!(places, [None, None, Some("no price"), Some("missing: local disk capacity")]);

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     fn seeds(base: &str, other: &str) -> Vec<Outlier> {
-        let found = find_all(&[base.to_owned(), other.to_owned()]).unwrap();
+        let found = find_all(&[base, other]).unwrap();
         let [base, other] = found.as_slice() else { panic!("two cards") };
         outliers(base, other)
     }
