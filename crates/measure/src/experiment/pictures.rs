@@ -76,14 +76,10 @@ fn of_curves(curves: &[Curve], words: String) -> Vec<Picture> {
     if curves.iter().all(|(_, points)| points.is_empty()) {
         return Vec::new();
     }
-    let line = |name: String, points: Vec<(f64, f64)>, dashed: bool| -> [Layer; 2] {
-        let dots = points.iter().map(|(x, y)| Point::new(*x, *y)).collect();
-        [Layer::Line { name: name.clone(), points, dashed }, Layer::Points { name, points: dots }]
-    };
     let layers = |what: &str, dashed: bool, value: fn(&Run) -> f64| -> Vec<Layer> {
         let of = |(name, points): &Curve| {
             let name = [what, name].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
-            line(name, points.iter().map(|run| (run.parallelism as f64, value(run))).collect(), dashed)
+            Layer::dotted(&name, points.iter().map(|run| (run.parallelism as f64, value(run))).collect(), dashed)
         };
         curves.iter().flat_map(of).collect()
     };

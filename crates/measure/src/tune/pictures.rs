@@ -160,9 +160,7 @@ fn latency_against_load(report: &TuneReport) -> Vec<Chart> {
         };
         let mut layers = Vec::new();
         for (label, points) in [("median", points(|p| p.p50_ns)), ("99 of 100", points(|p| p.p99_ns))] {
-            layers.push(Layer::Line { name: label.to_owned(), points: points.clone(), dashed: false });
-            let points = points.into_iter().map(|(x, y)| Point::new(x, y)).collect();
-            layers.push(Layer::Points { name: label.to_owned(), points });
+            layers.extend(Layer::dotted(label, points, false));
         }
 
         let note = curve.knee.map(|knee| {
@@ -309,8 +307,8 @@ fn axis_of(unit: FigureUnit) -> Axis {
 
 fn steady_state(state: &SteadyState) -> Vec<Chart> {
     let chart = |track: &super::SteadyTrack| {
-        let points: Vec<(f64, f64)> =
-            track.rates.iter().enumerate().map(|(round, rate)| (round as f64 + 1.0, *rate)).collect();
+        let points = track.rates.iter().enumerate().map(|(round, rate)| (round as f64 + 1.0, *rate)).collect();
+        let [line, dots] = Layer::dotted("rate", points, false);
         let (from, to) = (track.window_begin as f64 + 1.0, track.window_begin as f64 + 5.0);
 
         let SteadyWindow { intercept, slope_per_round, range_pct, slope_pct, .. } = track.window;
@@ -323,11 +321,8 @@ fn steady_state(state: &SteadyState) -> Vec<Chart> {
             y: axis_of(if is_rate { FigureUnit::OperationsPerS } else { FigureUnit::BytesPerS }),
             layers: vec![
                 Layer::Band { from, to, label: "window".to_owned() },
-                Layer::Line { name: "rate".to_owned(), points: points.clone(), dashed: false },
-                Layer::Points {
-                    name: "rate".to_owned(),
-                    points: points.into_iter().map(|(x, y)| Point::new(x, y)).collect(),
-                },
+                line,
+                dots,
                 Layer::Line { name: "best line".to_owned(), points: best, dashed: true },
             ],
             note: Some(format!("range {range_pct:.1} %, slope {slope_pct:.1} % of the mean")),

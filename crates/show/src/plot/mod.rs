@@ -192,6 +192,14 @@ pub enum Layer {
     },
 }
 
+impl Layer {
+    /// Returns a line, and a dot at each of its points.
+    pub fn dotted(name: &str, points: Vec<(f64, f64)>, dashed: bool) -> [Layer; 2] {
+        let dots = points.iter().map(|(x, y)| Point::new(*x, *y)).collect();
+        [Layer::Line { name: name.to_owned(), points, dashed }, Layer::Points { name: name.to_owned(), points: dots }]
+    }
+}
+
 /// A bar of a layer, in the unit of its chart's horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {

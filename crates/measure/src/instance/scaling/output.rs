@@ -12,7 +12,7 @@
 
 use plimsoll_files::variant_name;
 use plimsoll_show::page::{self, Block, Section};
-use plimsoll_show::plot::{Axis, Chart, Layer, Point, Unit};
+use plimsoll_show::plot::{Axis, Chart, Layer, Unit};
 use plimsoll_show::table::{Column, Table, csv, fixed, known};
 
 use super::{FIGURES, FamilyReport, FigureReport, ScalePoint, ScalingReport, format_figure, is_iops};
@@ -66,18 +66,12 @@ fn chart(family: &FamilyReport, figure: &FigureReport) -> Chart {
     let of = |value: fn(&ScalePoint) -> Option<f64>| -> Vec<(f64, f64)> {
         figure.points.iter().filter_map(|point| Some((point.vcpus, value(point)?))).collect()
     };
-    let measured = of(|point| Some(point.measured));
-    let dots = measured.iter().map(|(x, y)| Point::new(*x, *y)).collect();
-
     let mut layers = Vec::new();
     let others = [("advertised or expected", of(|point| point.advertised)), ("reference", of(|point| point.reference))];
     for (name, points) in others.into_iter().filter(|(_, points)| !points.is_empty()) {
         layers.push(Layer::Line { name: name.to_owned(), points, dashed: true });
     }
-    layers.extend([
-        Layer::Line { name: "measured".to_owned(), points: measured, dashed: false },
-        Layer::Points { name: "measured".to_owned(), points: dots },
-    ]);
+    layers.extend(Layer::dotted("measured", of(|point| Some(point.measured)), false));
 
     layers.extend(figure.plateau.as_ref().map(|plateau| {
         let label = format!("plateau, {}", format_figure(at, plateau.value));
