@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
 use plimsoll_sim::device::presets;
 use serde_json::json;
 

@@ -21,7 +21,7 @@ use plimsoll_core::Rate;
 use plimsoll_files::csv::READ_IOPS_MAX;
 use plimsoll_files::disk::DiskModel;
 use plimsoll_sim::device::{DeviceSpec, SpecError};
-use plimsoll_sim::fit::Cell;
+use plimsoll_sim::fit::{Cell, mix_load};
 use plimsoll_sim::surface::{CellResult, Comparison, SurfaceOptions, compare, simulate};
 
 /// Levels of each rate of the default grid, including 0.
@@ -40,12 +40,9 @@ pub fn grid(model: &DiskModel) -> Vec<Cell> {
     let rate = |rate: Rate| rate.get().map_or(1e9, |per_s| per_s as f64);
     let (reads, writes) = (rate(model.figures.read_iops).min(READ_IOPS_MAX), rate(model.figures.write_bandwidth));
     let p = model.mix_exponent_p;
-    let load = |read: f64, write: f64| {
-        if p.is_infinite() { read.max(write) } else { (read.powf(p) + write.powf(p)).powf(1.0 / p) }
-    };
     let levels = || (0..LEVELS).map(|level| f64::from(level) / f64::from(LEVELS - 1));
     let pairs = levels().flat_map(|write| levels().map(move |read| (write, read)));
-    let inside = pairs.filter(|(write, read)| load(*read, *write) <= LOAD_MAX);
+    let inside = pairs.filter(|(write, read)| mix_load(*read, *write, p) <= LOAD_MAX);
     let cell = |(write, read): (f64, f64)| Cell {
         write_bytes_per_s: (write * writes).round(),
         read_iops: (read * reads).round(),

@@ -182,8 +182,6 @@ fn event_of(seen: &world::Event) -> Event {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use plimsoll::trace::format::{Body, Reader};
     use plimsoll_files::scenario::ScenarioFile;
 

@@ -1,7 +1,5 @@
 //! Tests a measurement with a write bound on a machine so busy that runs are repeated, and so write more than planned.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
 use plimsoll_sim::device::{DeviceSpec, RateSpec};
 
 use super::record::{Entry, Load, Sample};

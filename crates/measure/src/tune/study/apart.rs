@@ -70,8 +70,6 @@ fn mix_exponent(measured: &Frontier, figures: &FourFigures) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use plimsoll::core::Rate;
 
     use super::super::super::report::{FrontierPoint, SizePoint};

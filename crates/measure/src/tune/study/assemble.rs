@@ -11,6 +11,7 @@
 //! **Example.** Random reads of 95 k IOPS with a shard 97 % busy: the warning says that the figure may be a limit of
 //! the CPU.
 
+use plimsoll::core::{CostForm, CostModel};
 use plimsoll_figures::series;
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns};
 use plimsoll_files::io_properties::IOPS_BLOCK_BYTES;
@@ -78,7 +79,8 @@ pub(in crate::tune) fn report(record: &Record) -> TuneReport {
     };
 
     let figures = report.four_figures().ok();
-    let model = figures.map(|f| phases::cost_model(&f, report.read_block.bytes, report.write_block.bytes));
+    let blocks = (report.read_block.bytes, report.write_block.bytes);
+    let model = figures.map(|f| CostModel::from_figures(&f, CostForm::Knee, blocks.0, blocks.1));
     report.read_sizes = phases::size_curve(record, false, model.as_ref());
     report.write_sizes = phases::size_curve(record, true, model.as_ref());
     report.limits_apart = apart::limits_apart(&report);

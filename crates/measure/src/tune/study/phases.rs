@@ -11,7 +11,7 @@
 //! **Example.** Writes of 512 to 16384 bytes at 61, 60, 62, 121, 118 and 90 thousand a second, three times each: the
 //! disk writes in blocks of 4096 bytes, whatever the kernel reports.
 
-use plimsoll::core::{CostForm, CostModel, FourFigures, Op};
+use plimsoll::core::{CostModel, Op};
 use plimsoll_figures::series;
 use plimsoll_files::io_properties::IOPS_BLOCK_BYTES;
 
@@ -283,11 +283,6 @@ pub(super) fn size_curve(record: &Record, is_write: bool, model: Option<&CostMod
     let rates: Vec<(u32, f64)> = points.iter().map(|point| (point.block_bytes, point.iops)).collect();
     let fit = cost::knee_cost_fit(&rates);
     (!points.is_empty()).then(|| SizeCurve { points, model_residuals_pct: residuals.unwrap_or_default(), fit })
-}
-
-/// Returns the scheduler's cost function for these figures.
-pub(super) fn cost_model(figures: &FourFigures, read_block: u32, write_block: u32) -> CostModel {
-    CostModel::from_figures(figures, CostForm::Knee, read_block, write_block)
 }
 
 /// Returns sequential rates by size.

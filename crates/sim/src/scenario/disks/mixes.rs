@@ -15,22 +15,17 @@
 //! # Example
 //! p = 2, r/R = w/W = 0.7: 0.99 of the frontier.
 
-use plimsoll_core::math::pow;
 use plimsoll_core::{DiskConfig, MixExponent, Op};
 
 use super::super::Target::{AtLeast, AtMost};
 use super::super::support::{Course, MS, class_of, config_of, disk_of, four_figures, plain_device, reads, world_of};
 use super::super::{Advance, Outcome, ScenarioError, Table};
+use crate::fit::mix_load;
 use crate::workload::JobSpec;
 use crate::world::SimDisk;
 
 const READ_IOPS: u64 = 200_000;
 const WRITE_IOPS: u64 = 100_000;
-
-/// Returns the part of the frontier that r/R and w/W reach.
-fn frontier_part(p: f64, read: f64, write: f64) -> f64 {
-    if p.is_infinite() { read.max(write) } else { pow(pow(read, p) + pow(write, p), 1.0 / p) }
-}
 
 /// Runs six exponents with three sets of shares.
 pub(super) fn mixed_directions(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
@@ -68,7 +63,7 @@ pub(super) fn mixed_directions(seed: u64, advance: Advance<'_>) -> Result<Outcom
             let read = class_of(&report, "read")?.iops / READ_IOPS as f64;
             let write = class_of(&report, "write")?.iops / WRITE_IOPS as f64;
             // Independent directions, if the scheduler treats them so, must both be used.
-            let part = if duplex { read.min(write) } else { frontier_part(p, read, write) };
+            let part = if duplex { read.min(write) } else { mix_load(read, write, p) };
             (least, most_ns) = (least.min(part), most_ns.max(work_ns));
             let name = if duplex { "inf, duplex".to_owned() } else { format!("{p}") };
             let mean = disk_of(&report)?.mean_in_device;
