@@ -11,8 +11,8 @@ use plimsoll_files::scenario::Scenario;
 use plimsoll_measure::experiment::dual::{self, DualRun, Iostat, Outcome};
 use plimsoll_measure::experiment::{Point, sweep};
 use plimsoll_measure::sim::trace::record;
-use plimsoll_observe::trace::gaps::{Gaps, Limiter};
-use plimsoll_observe::trace::little::Little;
+use plimsoll_observe::trace::gaps::{Gaps, GapsReport, Limiter};
+use plimsoll_observe::trace::little::{Little, LittleReport};
 use plimsoll_observe::trace::read_from;
 use plimsoll_sim::world::{self, WorldSpec};
 
@@ -121,14 +121,8 @@ pub(crate) fn of_gaps(situation: &Situation, seed: u64, references: &mut Referen
     let scenario = Scenario { name: "case".into(), world, disk_names: vec!["disk".into()], warnings: Vec::new() };
     let mut trace = Vec::new();
     record(&scenario, seed, &mut trace).unwrap();
-    let (mut gaps, mut little) = (Gaps::new(10_000), Little::default());
-    let read = read_from(trace.as_slice(), &mut |item| {
-        gaps.visit(&item);
-        little.visit(&item);
-    });
-    let read = read.unwrap();
-    let verdict = &gaps.finish(&read).disks[0].verdict;
-    let curve = &little.finish(&read).disks[0].verdict;
+    let (gaps, little) = reports_on(&trace);
+    let (verdict, curve) = (&gaps.disks[0].verdict, &little.disks[0].verdict);
     let told = format!("{situation:?} {seed}: {truth:?} found {}; little: {}", verdict.sentence, curve.sentence);
     assert!(agree(verdict.limiter, curve.kind), "gaps and little contradict each other: {told}");
 
@@ -138,6 +132,17 @@ pub(crate) fn of_gaps(situation: &Situation, seed: u64, references: &mut Referen
         _ => Found::Wrong,
     };
     Some(Case { command: "gaps", found, is_disturbed: situation.is_disturbed(), told })
+}
+
+/// Returns what `trace gaps` and `trace little` find in a trace.
+pub(crate) fn reports_on(trace: &[u8]) -> (GapsReport, LittleReport) {
+    let (mut gaps, mut little) = (Gaps::new(10_000), Little::default());
+    let read = read_from(trace, &mut |item| {
+        gaps.visit(&item);
+        little.visit(&item);
+    });
+    let read = read.unwrap();
+    (gaps.finish(&read), little.finish(&read))
 }
 
 /// Returns whether what `trace gaps` and `trace little` say of one trace can both be true.

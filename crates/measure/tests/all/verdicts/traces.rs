@@ -9,15 +9,13 @@ use plimsoll_core::{Op, Rate, WaitReason};
 use plimsoll_figures::verdict::Kind;
 use plimsoll_files::scenario::Scenario;
 use plimsoll_measure::sim::trace::record;
-use plimsoll_observe::trace::gaps::{Gaps, Limiter};
-use plimsoll_observe::trace::little::Little;
-use plimsoll_observe::trace::read_from;
+use plimsoll_observe::trace::gaps::Limiter;
 use plimsoll_sim::device::{CapSpec, CapUnit};
 use plimsoll_sim::rng::Rng;
 use plimsoll_sim::workload::{JobSpec, Load, Spacing};
 use plimsoll_sim::world::{self, DiskMode, WorldSpec};
 
-use super::loads::{MORE, SAME, agree};
+use super::loads::{MORE, SAME, agree, reports_on};
 use super::world::{Above, Beside, Disk, Reach, Situation, ns};
 use super::{Case, Found, disk};
 
@@ -262,13 +260,7 @@ impl Run {
         if self.is_lossy {
             trace = without_some(&trace, self.seed);
         }
-        let (mut gaps, mut little) = (Gaps::new(10_000), Little::default());
-        let read = read_from(trace.as_slice(), &mut |item| {
-            gaps.visit(&item);
-            little.visit(&item);
-        });
-        let read = read.unwrap();
-        let (gaps, little) = (gaps.finish(&read), little.finish(&read));
+        let (gaps, little) = reports_on(&trace);
         let of_gaps = &gaps.disks.iter().find(|disk| disk.disk == "disk").unwrap().verdict;
         let of_little = &little.disks.iter().find(|disk| disk.disk == "disk").unwrap().verdict;
 
