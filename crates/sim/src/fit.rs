@@ -44,6 +44,8 @@ mod table;
 
 use core::fmt;
 
+use thiserror::Error;
+
 use crate::device::DeviceSpec;
 use crate::latency_surface::{LatencySurface, SurfaceError};
 
@@ -71,8 +73,9 @@ pub struct Cell {
     pub p95_ns: f64,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Error, PartialEq)]
 pub enum FitError {
+    #[error("cell {index} (from 0): {field}: expected {expected}, found {found}; correct or leave it out")]
     Cell {
         /// Index of the cell, from 0, in the order given.
         index: usize,
@@ -81,7 +84,11 @@ pub enum FitError {
         expected: &'static str,
         found: f64,
     },
-    /// Not enough cells, or not enough different rates.
+    #[error(
+        "expected at least {CELLS_MIN} cells on at least {LEVELS_MIN} rates of writing and {LEVELS_MIN} of reading, \
+         found {cells} cells, {write_levels} rates of writing, {read_levels} of reading; measure a grid of reads and \
+         writes together"
+    )]
     TooFew {
         cells: usize,
         /// Different rates of writing.
@@ -89,27 +96,9 @@ pub enum FitError {
         /// Different rates of reading.
         read_levels: usize,
     },
+    #[error("table of latencies: {0}")]
     Surface(SurfaceError),
 }
-
-impl fmt::Display for FitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FitError::Cell { index, field, expected, found } => {
-                write!(f, "cell {index} (from 0): {field}: expected {expected}, found {found}; correct or leave it out")
-            }
-            FitError::TooFew { cells, write_levels, read_levels } => write!(
-                f,
-                "expected at least {CELLS_MIN} cells on at least {LEVELS_MIN} rates of writing and {LEVELS_MIN} of \
-                 reading, found {cells} cells, {write_levels} rates of writing, {read_levels} of reading; measure a \
-                 grid of reads and writes together"
-            ),
-            FitError::Surface(error) => write!(f, "table of latencies: {error}"),
-        }
-    }
-}
-
-impl core::error::Error for FitError {}
 
 /// A caveat about a fit.
 #[derive(Clone, Debug, PartialEq)]

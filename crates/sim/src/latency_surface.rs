@@ -31,10 +31,10 @@
 //! # Ok::<(), plimsoll_sim::latency_surface::SurfaceError>(())
 //! ```
 
-use core::fmt;
 use std::sync::LazyLock;
 
 use plimsoll_core::math::{exp, ln, pow};
+use thiserror::Error;
 
 use crate::rng::Rng;
 
@@ -50,20 +50,21 @@ const RATIO_MIN: f64 = 1.001;
 const BUCKETS: usize = 256;
 const LEVELS_MAX: usize = 1024;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Error, PartialEq)]
 pub enum SurfaceError {
-    /// An axis has no levels, more than 1024, or levels that do not rise strictly from 0 or more.
+    #[error("{axis}: expected 1 to {LEVELS_MAX} levels, finite, from 0 or more and strictly rising")]
     Levels {
         /// "write_bytes_per_s" or "read_iops".
         axis: &'static str,
     },
+    #[error("{column}: expected {expected} latencies (write levels times read levels), found {found}")]
     Length {
         /// "p50_ns" or "p95_ns".
         column: &'static str,
-        /// Write levels times read levels.
         expected: usize,
         found: usize,
     },
+    #[error("{column}[{index}]: expected a positive number of nanoseconds, found {found}")]
     Latency {
         /// "p50_ns" or "p95_ns".
         column: &'static str,
@@ -72,24 +73,6 @@ pub enum SurfaceError {
         found: f64,
     },
 }
-
-impl fmt::Display for SurfaceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SurfaceError::Levels { axis } => {
-                write!(f, "{axis}: expected 1 to {LEVELS_MAX} levels, finite, from 0 or more and strictly rising")
-            }
-            SurfaceError::Length { column, expected, found } => {
-                write!(f, "{column}: expected {expected} latencies (write levels times read levels), found {found}")
-            }
-            SurfaceError::Latency { column, index, found } => {
-                write!(f, "{column}[{index}]: expected a positive number of nanoseconds, found {found}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for SurfaceError {}
 
 /// Rising levels with a table that finds the interval of a value in a few steps.
 #[derive(Clone, Debug, PartialEq)]

@@ -19,7 +19,7 @@
 //! assert_eq!(spec.check().unwrap_err().key, "rates.read_iops");
 //! ```
 
-use std::fmt;
+use thiserror::Error;
 
 use crate::latency_surface::LatencySurface;
 
@@ -409,18 +409,11 @@ pub enum FaultKind {
 }
 
 /// The reason why a [`DeviceSpec`] makes no device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{key} is {found}; it must be {expected}")]
 pub struct SpecError {
     /// The parameter, as written in Rust.
     pub key: &'static str,
     pub expected: &'static str,
     pub found: String,
 }
-
-impl fmt::Display for SpecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {}; it must be {}", self.key, self.found, self.expected)
-    }
-}
-
-impl std::error::Error for SpecError {}

@@ -97,16 +97,9 @@ pub struct Series {
 }
 
 /// The reason why a scenario could not run: always a defect of the scenario.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0}")]
 pub struct ScenarioError(pub String);
-
-impl core::fmt::Display for ScenarioError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl core::error::Error for ScenarioError {}
 
 impl From<crate::world::WorldError> for ScenarioError {
     fn from(error: crate::world::WorldError) -> ScenarioError {

@@ -3,28 +3,30 @@
 use super::spec::{Change, ClassSpec, ShardSpec, SimDisk, WorldSpec};
 use crate::workload::{JobSpec, Load, Pattern, ShardSet, SizeDist};
 use plimsoll_core::{Op, Qos};
+use thiserror::Error;
 
 /// Most shards of a world.
 pub const MAX_SHARDS: usize = 65_535;
 /// Highest rate of an open loop on one shard, in requests a second.
 pub const MAX_REQUESTS_PER_S: f64 = 1e9;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum WorldError {
-    /// `duration_ns` or `sample_ns` is 0, or the end lies beyond 2^63 ns.
+    #[error("duration_ns and sample_ns must be at least 1, and warm-up and duration together below 2^63 ns")]
     BadDuration,
-    /// No shard, or more than [`MAX_SHARDS`].
-    BadShardCount {
-        shards: usize,
-    },
+    #[error("{shards} shards: give 1 to {MAX_SHARDS}")]
+    BadShardCount { shards: usize },
     /// No job, or none that ever starts.
+    #[error("nothing ever happens in this world: give it a job that starts")]
     NothingToDo,
+    #[error("two of the name {what} \"{name}\": names must differ")]
     Twice {
         /// `class` or `job`.
         what: &'static str,
         name: String,
     },
     /// A name of something that does not exist, or is not yet defined where it is named.
+    #[error("{wanted_by} names {what} \"{name}\", which does not exist (there)")]
     Unknown {
         /// `class`, `group`, `job`, `disk` or `shard`.
         what: &'static str,
@@ -33,41 +35,16 @@ pub enum WorldError {
         /// The item that names it.
         wanted_by: String,
     },
+    #[error("{item}: {problem}")]
     Invalid {
         /// The item with the value, as `job "reads"`.
         item: String,
         problem: String,
     },
     /// Events follow each other without time advancing (a device that takes no time, in a closed loop).
-    StandsStill {
-        at_ns: u64,
-    },
+    #[error("time stands still at {at_ns} ns: some device serves requests in no time")]
+    StandsStill { at_ns: u64 },
 }
-
-impl std::fmt::Display for WorldError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            WorldError::BadDuration => {
-                write!(
-                    f,
-                    "duration_ns and sample_ns must be at least 1, and warm-up and duration together below 2^63 ns"
-                )
-            }
-            WorldError::BadShardCount { shards } => write!(f, "{shards} shards: give 1 to {MAX_SHARDS}"),
-            WorldError::NothingToDo => write!(f, "nothing ever happens in this world: give it a job that starts"),
-            WorldError::Twice { what, name } => write!(f, "two of the name {what} \"{name}\": names must differ"),
-            WorldError::Unknown { what, name, wanted_by } => {
-                write!(f, "{wanted_by} names {what} \"{name}\", which does not exist (there)")
-            }
-            WorldError::Invalid { item, problem } => write!(f, "{item}: {problem}"),
-            WorldError::StandsStill { at_ns } => {
-                write!(f, "time stands still at {at_ns} ns: some device serves requests in no time")
-            }
-        }
-    }
-}
-
-impl std::error::Error for WorldError {}
 
 pub(crate) fn invalid(item: impl Into<String>, problem: impl Into<String>) -> WorldError {
     WorldError::Invalid { item: item.into(), problem: problem.into() }

@@ -40,9 +40,8 @@ mod instances;
 mod table;
 mod volumes;
 
-use std::fmt;
-
 use plimsoll_core::{FourFigures, Rate};
+use thiserror::Error;
 
 use super::spec::DeviceSpec;
 
@@ -123,7 +122,8 @@ pub struct Preset {
     pub suspect: Option<&'static str>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{message}")]
 pub struct PresetError {
     message: String,
 }
@@ -133,14 +133,6 @@ impl PresetError {
         PresetError { message: message.into() }
     }
 }
-
-impl fmt::Display for PresetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for PresetError {}
 
 /// Most disks of a device; see [`RaidSpec::members`](super::RaidSpec).
 const MAX_MEMBERS: u32 = 256;
