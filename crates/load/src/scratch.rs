@@ -41,10 +41,7 @@ const MARK_MAX_BYTES: usize = 11 + 255;
 #[derive(Debug, thiserror::Error)]
 pub enum ScratchError {
     #[error("{path}: {reason}: give a directory that can be written to")]
-    BadDirectory {
-        path: String,
-        reason: String,
-    },
+    BadDirectory { path: String, reason: String },
     #[error(
         "{path} has {} free, but {} are needed (with {} to spare): free some space or ask for less data",
         format_bytes_binary(*.free_bytes), format_bytes_binary(*.needed_bytes), format_bytes_binary(SPARE_BYTES)

@@ -104,23 +104,16 @@ pub enum FitError {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Note {
     /// Cells inside the frontier that were not measured and are interpolated.
-    Holes {
-        count: usize,
-    },
+    Holes { count: usize },
     /// The same pair of rates was measured more than once; the geometric mean counts.
     Duplicates {
         /// Measurements beyond the first of each pair.
         count: usize,
     },
     /// Cells with a latency at the highest value that the measurement records: the true latency is higher.
-    Clipped {
-        p50_count: usize,
-        p95_count: usize,
-    },
+    Clipped { p50_count: usize, p95_count: usize },
     /// Cells whose median is lower by a quarter or more than that of a cell with fewer reads and no more writes.
-    NotMonotone {
-        count: usize,
-    },
+    NotMonotone { count: usize },
     /// The rates scatter too much for narrow levels: levels are as wide as this part of the axis.
     Gathered {
         /// Width of a level as a part of its rate.

@@ -38,9 +38,13 @@ const UNIT_BYTES: u64 = 1 << 20;
 enum Origin {
     Found,
     /// The run creates and removes the file.
-    Scratch { is_made: bool },
+    Scratch {
+        is_made: bool,
+    },
     /// The file is only a name, on a backend without files.
-    Memory { is_made: bool },
+    Memory {
+        is_made: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]

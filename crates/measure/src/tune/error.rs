@@ -22,10 +22,7 @@ use crate::load::{LoadError, ScratchError};
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
     #[error("{option}: {reason}")]
-    Option {
-        option: &'static str,
-        reason: String,
-    },
+    Option { option: &'static str, reason: String },
     #[error(
         "a measurement writes at least {}, more than --max-write {}: allow more, or set a smaller --data-size",
         format_bytes_binary(*.needed_bytes), format_bytes_binary(*.max_write_bytes)
