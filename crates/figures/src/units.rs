@@ -231,7 +231,11 @@ pub fn format_figure(value: f64) -> String {
 
 /// Prints a count with a comma between groups of three digits: `218,786`.
 pub fn format_count(count: u64) -> String {
-    let digits = count.to_string();
+    grouped(&count.to_string())
+}
+
+/// Returns digits with a comma between groups of three.
+pub fn grouped(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {

@@ -79,13 +79,7 @@ pub(super) fn grouped(value: f64, decimals: usize) -> String {
         if magnitude > 0.0 && magnitude < 0.1 { (2.0 - magnitude.log10().floor()).min(12.0) as usize } else { 0 };
     let text = format!("{magnitude:.*}", decimals.max(least));
     let (whole, behind) = text.split_once('.').unwrap_or((&text, ""));
-    let mut number = String::new();
-    for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at).is_multiple_of(3) {
-            number.push(',');
-        }
-        number.push(digit);
-    }
+    let number = plimsoll_figures::units::grouped(whole);
     let sign = if value < 0.0 { "-" } else { "" };
     if behind.is_empty() { format!("{sign}{number}") } else { format!("{sign}{number}.{behind}") }
 }
