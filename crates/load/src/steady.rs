@@ -16,8 +16,9 @@
 //! ```
 //! use plimsoll_load::{SteadyCriterion, SteadyStop};
 //! // Over 30 s no second is more than 5 % away from the mean.
-//! let stop = SteadyStop { criterion: SteadyCriterion::Iops, is_slope: false, limit_pct: 5.0, window_ns:
-//! 30_000_000_000 }; assert!(stop.limit_pct > 0.0);
+//! let window_ns = 30_000_000_000;
+//! let stop = SteadyStop { criterion: SteadyCriterion::Iops, is_slope: false, limit_pct: 5.0, window_ns };
+//! assert!(stop.limit_pct > 0.0);
 //! ```
 
 use std::collections::VecDeque;
