@@ -448,8 +448,6 @@ fn scalar(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use super::*;
 
     #[test]

@@ -172,8 +172,6 @@ impl Drop for Publisher {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use plimsoll_cache::stats::{DiskHealth, DiskStats, IoCounters, IoKind};
 
     use super::*;

@@ -235,8 +235,6 @@ impl Pictures {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;

@@ -1,7 +1,5 @@
 //! The benchmark against a map in memory that misbehaves on demand.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;

@@ -99,8 +99,6 @@ impl KeySource<'_> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use std::collections::HashSet;
 
     use super::*;

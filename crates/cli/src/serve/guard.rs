@@ -92,8 +92,6 @@ pub(super) fn parse_name(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use super::*;
 
     fn status(guard: &Guard, method: &str, uri: &str, hosts: &[&str]) -> u16 {

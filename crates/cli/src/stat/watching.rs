@@ -119,8 +119,6 @@ fn disk_of(place: &str, host: Roots<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use super::*;
 
     #[test]

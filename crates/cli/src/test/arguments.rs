@@ -386,8 +386,6 @@ fn goal(arguments: &TestArguments, fio: Option<&fio::FioFile>) -> Option<Goal> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use super::*;
 
     #[test]

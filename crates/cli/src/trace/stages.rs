@@ -146,8 +146,6 @@ fn disks(report: &StagesReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use plimsoll::core::trace::{Event, EventKind};
     use plimsoll::core::{Op, WaitReason};
     use plimsoll::trace::format::{ClassName, Clock, Names, Writer};

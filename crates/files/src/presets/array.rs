@@ -119,8 +119,6 @@ impl ArrayReport {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use super::super::resolve;
     use super::*;
 

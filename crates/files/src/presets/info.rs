@@ -263,8 +263,6 @@ pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use super::super::{all, resolve};
     use super::*;
 

@@ -149,8 +149,6 @@ fn provision(asked: &str) -> Result<Provision, ResolveError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use super::*;
 
     #[test]

@@ -78,8 +78,6 @@ pub fn search(text: &str, minimum: &Minimum) -> Vec<PresetInfo> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use super::*;
 
     fn names_of(presets: &[PresetInfo]) -> Vec<&str> {

@@ -433,8 +433,6 @@ fn finite(value: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use plimsoll_files::io_properties;
 
     use super::*;

@@ -517,8 +517,6 @@ impl Remarks {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use plimsoll_show::page;
 
     use super::*;

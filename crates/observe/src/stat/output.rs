@@ -103,8 +103,6 @@ pub(super) fn rounded(value: Option<f64>, decimals: usize) -> Option<f64> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use super::super::{Basis, CpuShares, DeviceInterval, Gap, GroupObserved, Part, Remark};
     use super::*;
 

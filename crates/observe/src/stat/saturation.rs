@@ -196,8 +196,6 @@ fn key(direction: Direction, size_kib: f64) -> (bool, i32) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use std::path::Path;
 
     use plimsoll_files::disk;

@@ -260,8 +260,6 @@ fn capacity_for<'a>(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
-
     use std::path::Path;
 
     use super::super::{Columns, CpuShares};

@@ -1,5 +1,4 @@
 //! Traces for tests: a closed loop on one shard in virtual time, with the events that the scheduler would write.
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::collections::VecDeque;
 

@@ -365,8 +365,6 @@ fn details(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use plimsoll_observe::stat::{Basis, Columns, DeviceInterval};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;

@@ -157,8 +157,6 @@ struct GapJson<'a> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use serde_json::{Value, json};
 
     use super::super::keyed;

@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
 use std::path::Path;
 
 use proptest::prelude::*;

@@ -1,7 +1,5 @@
 //! Tests of reading, by the form of the source, and their helpers.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
 mod archives;
 mod counters;
 mod damage;

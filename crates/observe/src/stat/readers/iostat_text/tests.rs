@@ -1,7 +1,5 @@
 //! Layouts of iostat, wraps, quotes, locales, damage.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
 use super::*;
 use crate::stat::{Columns, DeviceInterval};
 
