@@ -53,9 +53,7 @@ impl Program {
         let pid = self.pid();
         let mut all = vec![pid.as_str(), "--format", "json", "--interval", "0.3"];
         all.extend(arguments);
-        let ended = self.attach(&all);
-        assert_eq!(ended.code, Some(0), "{ended:#?}");
-        serde_json::from_str(&ended.out).expect("it is JSON")
+        self.attach(&all).done().json()
     }
 }
 
@@ -102,7 +100,7 @@ fn a_running_test_is_seen_and_changed() {
     assert!(table.out.contains("waits: why"), "{table:#?}");
     assert!(table.err.contains("reads: limit_iops 50 -> unlimited\nreads: shares 77 -> 500\n"), "{table:#?}");
     assert!(table.out.contains("disk 0: drain, no model") && table.out.contains("reads"), "{table:#?}");
-    assert!(table.out.lines().all(|line| line.chars().count() <= 100), "{table:#?}");
+    table.assert_fits();
 }
 
 #[test]

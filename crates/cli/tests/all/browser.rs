@@ -96,18 +96,16 @@ fn look(browser: &mut Browser, name: &str) {
 fn the_page_of_results_is_whole_and_readable() {
     let Some(mut browser) = browser() else { return };
     let world = World::new(&[("jobs.yaml", READS), ("iostat.txt", IOSTAT), ("surface.json", SURFACE)]);
-    let test = world.run(&["test", "jobs.yaml", "--backend", "null", "--duration", "1", "--format", "json"]);
-    assert_eq!(test.code, Some(0), "{test:#?}");
+    let test = world.run(&["test", "jobs.yaml", "--backend", "null", "--duration", "1", "--format", "json"]).done();
     std::fs::write(world.path().join("test.json"), &test.out).unwrap();
-    let report = world.run(&["report", "test.json", "surface.json", "iostat.txt", "--format", "json"]);
-    assert_eq!(report.code, Some(0), "{report:#?}");
+    world.run(&["report", "test.json", "surface.json", "iostat.txt", "--format", "json"]).done();
     let url = format!("file://{}", world.path().join("report.html").display());
     browser.screen(1440, 900, false);
     browser.open(&url);
     look(&mut browser, "report");
     assert_eq!(browser.complaints(), Vec::<String>::new());
     assert_eq!(browser.requests(), [url], "a page that is whole loads nothing");
-    let json: Value = serde_json::from_str(&test.out).unwrap();
+    let json = test.json();
     let iops = json["jobs"][0]["iops"].as_f64().unwrap().round() as u64;
     let shown = browser.evaluate("document.querySelector('#part-2-section-1 tbody tr').cells[3].textContent");
     assert_eq!(shown.as_str().unwrap().replace(',', ""), iops.to_string());

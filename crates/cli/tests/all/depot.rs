@@ -209,11 +209,6 @@ assert (ask("latency", "*", "class"), ask("throttled", "*", "class, waited_for")
 assert rows("SELECT DISTINCT date::VARCHAR, hour FROM spans ORDER BY ALL") == [("2026-03-14", "23"), ("2026-03-15", "00")]
 "#;
 
-fn done(ended: Ended) -> String {
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
-    ended.out
-}
-
 #[test]
 fn duckdb_reads_what_the_sources_say() {
     let python = |arguments: &[&str]| Command::new("python3").args(arguments).output();
@@ -227,37 +222,27 @@ fn duckdb_reads_what_the_sources_say() {
         |name: &str, text: String| std::fs::write(world.path().join(name), text).expect("a file can be written");
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/rotating-before.rec");
     std::fs::copy(docs, world.path().join("before.rec")).expect("the recording is there");
-    done(world.run(&["sim", "run", "mine.yaml", "--trace", "run.plt"]));
-    write("spans.csv", done(world.run(&["trace", "export", "run.plt", "--to", "csv"])));
-    write("stages.json", done(world.run(&["trace", "stages", "run.plt", "--by", "class", "--format", "json"])));
+    world.run(&["sim", "run", "mine.yaml", "--trace", "run.plt"]).done();
+    write("spans.csv", world.run(&["trace", "export", "run.plt", "--to", "csv"]).done().out);
+    write("stages.json", world.run(&["trace", "stages", "run.plt", "--by", "class", "--format", "json"]).done().out);
     let disks = world.run(&["stat", "--from", "before.rec", "--disk", DISK, "--format", "csv"]);
     assert!(matches!(disks.code, Some(0 | 1)), "{disks:#?}");
     write("disks.csv", disks.out);
     let test = ["test", "jobs.yaml", "--backend", "memory", "--duration", "1", "--format", "json"];
-    write("test.json", done(world.run(&test)));
+    write("test.json", world.run(&test).done().out);
 
-    done(world.run(&["depot", "depot", "run.plt", "--host", "7", "--at", AT]));
-    let stored: serde_json::Value = serde_json::from_str(&done(world.run(&[
-        "depot",
-        "depot",
-        "before.rec",
-        "test.json",
-        "--disk",
-        DISK,
-        "--format",
-        "json",
-    ])))
-    .expect("it is JSON");
+    world.run(&["depot", "depot", "run.plt", "--host", "7", "--at", AT]).done();
+    let stored = world.line(&format!("depot depot before.rec test.json --disk {DISK} --format json")).done().json();
     assert_eq!((stored["schema"].as_u64(), stored["failed"].as_array().map(Vec::len)), (Some(1), Some(0)), "{stored}");
     for file in ["run.plt", "before.rec", "test.json"] {
         let mut hourly = vec!["depot", "hourly", file, "--by-hour"];
         if file == "run.plt" {
             hourly.extend(["--host", "7", "--at", AT]);
         }
-        done(world.run(&hourly));
+        world.run(&hourly).done();
     }
     let again = world.run(&["depot", "depot", "run.plt", "--host", "7", "--at", AT, "--format", "csv"]);
-    assert!(done(again).starts_with("file,table,rows,len_bytes,stored_as\nrun.plt,spans,"));
+    assert!(again.done().out.starts_with("file,table,rows,len_bytes,stored_as\nrun.plt,spans,"));
 
     let sql = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sql");
     let mut command = Command::new("python3");
@@ -270,7 +255,7 @@ fn duckdb_reads_what_the_sources_say() {
 fn a_bucket_holds_what_a_directory_holds() {
     let Some(server) = crate::versitygw::Server::start() else { return };
     let world = World::new(&[("mine.yaml", SCENARIO)]);
-    done(world.run(&["sim", "run", "mine.yaml", "--trace", "run.plt"]));
+    world.run(&["sim", "run", "mine.yaml", "--trace", "run.plt"]).done();
     let store = |depot: &str, secret: &str, more: &[&str]| {
         let words = ["depot", depot, "run.plt", "--host", "db1", "--at", AT, "--format", "json"];
         let mut command = world.command(&[&words, more].concat());
@@ -295,9 +280,9 @@ fn a_bucket_holds_what_a_directory_holds() {
     // Twice, and by hour between: every time what a directory holds, and nothing twice.
     for more in [&[][..], &[], &["--by-hour"], &[]] {
         let ended = store("s3://bucket/fleet/depot", "testtest", more);
-        assert!(done(ended).contains("s3://bucket/fleet/depot/spans/host=db1/date=2026-03-14/"));
+        assert!(ended.done().out.contains("s3://bucket/fleet/depot/spans/host=db1/date=2026-03-14/"));
         let directory = format!("beside{}", more.len());
-        done(store(&directory, "testtest", more));
+        store(&directory, "testtest", more).done();
         let expected = found(&world.path().join(directory));
         assert_eq!(expected.len(), 4, "two tables, two days");
         assert!(found(&bucket) == expected, "{more:?}");
@@ -322,8 +307,7 @@ fn warnings_on_io_properties_are_said_once() {
     let text: String = (0..3).map(sample).collect();
     let world = World::new(&[("io.yaml", properties), ("a.txt", &text), ("b.txt", &text)]);
     let words = ["depot", "depot", "a.txt", "b.txt", "--host", "db1", "--io-properties", "io.yaml"];
-    let ended = world.run(&words);
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let ended = world.run(&words).done();
     assert_eq!(ended.err.matches("the measurement itself doubts read_iops").count(), 1, "{ended:#?}");
 }
 
@@ -336,9 +320,12 @@ fn what_cannot_be_stored_is_named_and_the_rest_goes_on() {
         ("other.json", "{\"a\": 1}"),
         ("empty", ""),
     ]);
-    done(world.run(&["sim", "run", "mine.yaml", "--trace", "run.plt"]));
-    std::fs::write(world.path().join("sim.json"), done(world.run(&["sim", "run", "mine.yaml", "--format", "json"])))
-        .expect("a file can be written");
+    world.run(&["sim", "run", "mine.yaml", "--trace", "run.plt"]).done();
+    std::fs::write(
+        world.path().join("sim.json"),
+        world.run(&["sim", "run", "mine.yaml", "--format", "json"]).done().out,
+    )
+    .expect("a file can be written");
     let before = world.contents();
     let cases: [(&str, &[&str]); 11] = [
         ("run.plt", &["run.plt: this trace does not say of which host it is: name it with --host NAME"]),
@@ -364,7 +351,7 @@ fn what_cannot_be_stored_is_named_and_the_rest_goes_on() {
     let ended = world.run(&mixed);
     assert_eq!(ended.code, Some(1), "{ended:#?}");
     assert!(ended.err.contains("error: other.json: this JSON"), "{ended:#?}");
-    let stored: serde_json::Value = serde_json::from_str(&ended.out).expect("it is JSON");
+    let stored = ended.json();
     assert_eq!(stored["files"][0]["table"], "figures", "{stored}");
     assert!(stored["failed"][0].as_str().is_some_and(|reason| reason.starts_with("other.json: ")), "{stored}");
 }

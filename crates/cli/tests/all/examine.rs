@@ -1,7 +1,5 @@
 //! `plimsoll test --examine`: figures of real blocks, and nothing run or written.
 
-use serde_json::Value;
-
 use crate::world::{READS, World};
 
 /// Text that compresses, and files that hold none.
@@ -17,10 +15,9 @@ fn world() -> World {
 fn a_file_is_examined_in_every_format() {
     let world = world();
     let before = world.contents();
-    let ended = world.run(&["test", "--examine", "texts/a", "--block-size", "4k,64k,16k", "--format", "json"]);
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let ended = world.run(&["test", "--examine", "texts/a", "--block-size", "4k,64k,16k", "--format", "json"]).done();
     assert!(ended.err.contains("blocks of 64 KiB are left out"), "{ended:#?}");
-    let found: Value = serde_json::from_str(&ended.out).unwrap();
+    let found = ended.json();
     assert_eq!((&found["path"], &found["bytes"]), (&"texts/a".into(), &42_000.into()));
     assert_eq!(found["interrupted"], false);
     let blocks = found["blocks"].as_array().unwrap();
@@ -32,10 +29,8 @@ fn a_file_is_examined_in_every_format() {
         );
     }
     let table = world.run(&["test", "--examine", "texts/a"]);
-    for said in ["texts/a: ", "4 KiB lz4", "16 KiB deflate", "does not shrink", "`compressible:"] {
-        assert!(table.out.contains(said), "no `{said}` in {table:#?}");
-    }
-    assert!(table.out.lines().all(|line| line.chars().count() <= 100), "{table:#?}");
+    table.assert_says(&["texts/a: ", "4 KiB lz4", "16 KiB deflate", "does not shrink", "`compressible:"]);
+    table.assert_fits();
     let csv = world.run(&["test", "--examine", "texts/a", "--block-size", "8k", "--format", "csv"]);
     assert!(csv.out.starts_with("block_bytes,compressor,samples,") && csv.out.lines().count() == 3, "{csv:#?}");
     assert!(world.contents() == before);

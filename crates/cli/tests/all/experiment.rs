@@ -39,14 +39,8 @@ fn run(world: &World, arguments: &[&str]) -> Ended {
     world.run(&[&["test"], arguments, &backend].concat())
 }
 
-fn done(ended: Ended) -> Ended {
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
-    ended
-}
-
 fn json(world: &World, arguments: &[&str]) -> Value {
-    let ended = done(run(world, &[arguments, &["--duration", "50ms", "--format", "json"]].concat()));
-    serde_json::from_str(&ended.out).expect("the output is JSON")
+    run(world, &[arguments, &["--duration", "50ms", "--format", "json"]].concat()).done().json()
 }
 
 #[test]
@@ -62,10 +56,10 @@ fn sweeps_run_every_combination_and_judge_every_curve() {
     for verdict in report["verdicts"].as_array().unwrap() {
         assert!(verdict["kind"].is_string() && verdict["sentence"].is_string(), "{verdict}");
     }
-    let table = done(run(&world, &[&axes[..], &["--duration", "20ms"]].concat())).out;
+    let table = run(&world, &[&axes[..], &["--duration", "20ms"]].concat()).done().out;
     assert!(table.contains("Verdict (large.reqsize=1M)") && table.contains("N/XR"), "{table}");
     assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
-    let csv = done(run(&world, &[&axes[..], &["--duration", "20ms", "--format", "csv"]].concat())).out;
+    let csv = run(&world, &[&axes[..], &["--duration", "20ms", "--format", "csv"]].concat()).done().out;
     assert!(csv.starts_with("set_parallelism,set_large.reqsize,parallelism,throughput_bytes_per_s,"), "{csv}");
     assert_eq!(csv.lines().count(), 7);
     assert!(world.contents() == before);
@@ -75,9 +69,9 @@ fn sweeps_run_every_combination_and_judge_every_curve() {
 fn old_defaults_bound_what_has_no_disk() {
     let world = World::new(&[("large.yaml", LARGE)]);
     let arguments = ["large.yaml", "--model", "old-defaults", "--sweep", "parallelism=8,16,32", "--duration", "300ms"];
-    let ended = done(run(&world, &[&arguments[..], &["--format", "json"]].concat()));
+    let ended = run(&world, &[&arguments[..], &["--format", "json"]].concat()).done();
     assert!(ended.err.contains("as Seastar did until July 2025") && ended.err.contains("8.59 GB/s"), "{ended:#?}");
-    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    let report = ended.json();
     for point in report["points"].as_array().unwrap() {
         // Never more, whatever the machine can do; less where it is slow.
         assert!(point["throughput_bytes_per_s"].as_f64().unwrap() < 8.59e9 * 1.05, "{point}");
@@ -107,15 +101,13 @@ fn results_of_experiments_are_compared_and_shown_together() {
 
     let ended = world.run(&["compare", "old.json", "new.json"]);
     assert!(matches!(ended.code, Some(0 | 1)), "{ended:#?}");
-    for part in ["Overall, A and B: ", "parallelism=1", "parallelism=2", "throughput"] {
-        assert!(ended.out.contains(part), "{part}: {}", ended.out);
-    }
-    assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{}", ended.out);
+    ended.assert_says(&["Overall, A and B: ", "parallelism=1", "parallelism=2", "throughput"]);
+    ended.assert_fits();
     for name in ["matrix.json", "dual.json", "rate.json"] {
-        let ended = done(world.run(&["compare", name, name]));
+        let ended = world.run(&["compare", name, name]).done();
         assert!(ended.out.contains("A and B: no evidence that either is better"), "{}", ended.out);
     }
-    let both = done(world.run(&["compare", "dual.json", "dual.json"])).out;
+    let both = world.run(&["compare", "dual.json", "dual.json"]).done().out;
     assert!(
         ["once", "twice at once"].iter().all(|run| both.lines().any(|line| line.trim().starts_with(run))),
         "{both}"
@@ -123,7 +115,7 @@ fn results_of_experiments_are_compared_and_shown_together() {
     world.run(&["compare", "old.json", "rate.json"]).assert_refused(2, &["a search for a rate", "results of one kind"]);
 
     let files = ["old.json", "new.json", "matrix.json", "dual.json", "rate.json"];
-    let ended = done(world.run(&[&["report"], &files[..], &["-o", "all.html"]].concat()));
+    let ended = world.run(&[&["report"], &files[..], &["-o", "all.html"]].concat()).done();
     let kinds = ["sweep", "four usual loads", "a load once and twice", "search for a rate"];
     assert!(kinds.iter().all(|kind| ended.out.contains(kind)));
     let page = std::fs::read_to_string(world.path().join("all.html")).unwrap();
@@ -142,16 +134,16 @@ fn pictures_and_a_page_are_written() {
     let world = World::new(&[("reads.yaml", READS)]);
     std::fs::create_dir(world.path().join("out")).unwrap();
     let outputs = ["--pictures", "out", "--page", "page.html", "--duration", "300ms"];
-    done(run(&world, &[&["reads.yaml", "--sweep", "parallelism=1,2"], &outputs[..]].concat()));
+    run(&world, &[&["reads.yaml", "--sweep", "parallelism=1,2"], &outputs[..]].concat()).done();
     let svg = std::fs::read_to_string(world.path().join("out/sweep.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("in the device, mean"), "{svg}");
     let page = std::fs::read_to_string(world.path().join("page.html")).unwrap();
     assert!(page.contains("Against parallelism") && page.contains("rate"));
     assert!(page.contains("duration 300 ms") && page.contains("seed 1"), "settings");
     run(&world, &[&["reads.yaml"], &outputs[..]].concat()).assert_refused(2, &["page.html exists", "--force"]);
-    let ended = done(run(&world, &[&["reads.yaml", "--force", "--format", "json"], &outputs[..]].concat()));
+    let ended = run(&world, &[&["reads.yaml", "--force", "--format", "json"], &outputs[..]].concat()).done();
     let page = std::fs::read_to_string(world.path().join("page.html")).unwrap();
-    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    let report = ended.json();
     let place = ["host", "storage", "date"].map(|key| report["place"][key].as_str().unwrap());
     let [host, storage, date] = place;
     assert!(page.contains(&format!("<p>On {host}, {storage} (")), "{place:?} in {page}");
@@ -167,7 +159,7 @@ fn the_matrix_has_four_rows_and_takes_no_job_file() {
     let rows = report["rows"].as_array().unwrap();
     let kinds: Vec<&Value> = rows.iter().map(|row| &row["kind"]).collect();
     assert_eq!(kinds, ["overwrite", "seqread", "randwrite", "randread"]);
-    let table = done(run(&world, &["--matrix", "--duration", "20ms"])).out;
+    let table = run(&world, &["--matrix", "--duration", "20ms"]).done().out;
     assert!(table.contains("1 MiB seq write") && table.contains("GB/s") && table.contains("IOPS"), "{table}");
     assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
     assert!(world.contents().is_empty());
@@ -180,13 +172,13 @@ fn once_and_twice_at_once_beside_what_another_tool_said() {
     let jobs = |run: usize| report["runs"][run]["jobs"].as_array().unwrap().len();
     assert_eq!((jobs(0), jobs(1)), (1, 2));
     assert_eq!((&report["device"], &report["rbd"][0]["io_threads"]), (&Value::Null, &16.into()));
-    let table = done(run(&world, &["writes.yaml", "--dual", "--rbd", "rbd.txt", "--duration", "20ms"])).out;
+    let table = run(&world, &["writes.yaml", "--dual", "--rbd", "rbd.txt", "--duration", "20ms"]).done().out;
     assert!(
         table.contains("2: writes-2") && table.contains("rbd bench, as read:") && table.contains("%util"),
         "{table}"
     );
     assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
-    let alone = done(world.run(&["test", "--rbd", "rbd.txt"])).out;
+    let alone = world.run(&["test", "--rbd", "rbd.txt"]).done().out;
     assert!(alone.contains("1: write sequential") && alone.contains("574 MB/s"), "{alone}");
 }
 
@@ -195,7 +187,7 @@ fn the_highest_rate_is_searched() {
     let world = World::new(&[("reads.yaml", READS)]);
     // Nothing takes ten seconds here: every rate that can be made passes.
     let ended = run(&world, &["reads.yaml", "--find-rate", "p99=10s", "--duration", "20ms", "--format", "json"]);
-    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    let report = ended.json();
     assert_eq!((&report["job"], &report["goal"]), (&"reads".into(), &"p99=10s".into()));
     assert!(report["closed_loop_iops"].as_f64().unwrap() > 0.0);
     let trials = report["trials"].as_array().unwrap();
@@ -208,8 +200,8 @@ fn fio_job_files_run_as_they_are() {
     let world = World::new(&[("reads.fio", FIO)]);
     let report = json(&world, &["reads.fio"]);
     assert_eq!((&report["jobs"][0]["name"], &report["jobs"][0]["kind"]), (&"reads".into(), &"randread".into()));
-    let ended = done(run(&world, &["reads.fio", "--duration", "50ms", "--format", "fio-json"]));
-    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    let ended = run(&world, &["reads.fio", "--duration", "50ms", "--format", "fio-json"]).done();
+    let report = ended.json();
     assert_eq!(report["jobs"][0]["jobname"], "reads");
     assert!(report["jobs"][0]["read"]["iops"].as_f64().unwrap() > 0.0);
 }
@@ -218,10 +210,10 @@ fn fio_job_files_run_as_they_are() {
 fn a_run_ends_when_it_is_steady_or_says_that_it_is_not() {
     let world = World::new(&[("reads.yaml", READS)]);
     let arguments = ["reads.yaml", "--ss", "iops:1000%", "--ss-window", "100ms", "--duration", "20s"];
-    let ended = done(run(&world, &arguments));
+    let ended = run(&world, &arguments).done();
     assert!(ended.err.contains("ended because it was steady"), "{ended:#?}");
     let strict = ["reads.yaml", "--ss", "iops:0.000001%", "--ss-window", "100ms", "--duration", "200ms"];
-    assert!(done(run(&world, &strict)).err.contains("did not become steady"));
+    assert!(run(&world, &strict).done().err.contains("did not become steady"));
 }
 
 #[test]
@@ -274,7 +266,7 @@ fn what_has_no_effect_in_an_experiment_is_told() {
         "latency_target=1s\nlatency_window=1s\nsteadystate=iops:5%\nsteadystate_duration=1s\n[reads]",
     );
     let world = World::new(&[("both.fio", &fio)]);
-    let ended = done(run(&world, &["both.fio", "--sweep", "parallelism=1", "--duration", "50ms"]));
+    let ended = run(&world, &["both.fio", "--sweep", "parallelism=1", "--duration", "50ms"]).done();
     for part in ["latency_target has no effect beside --sweep", "steadystate has no effect in an experiment"] {
         assert_eq!(ended.err.matches(part).count(), 1, "{part}: {ended:#?}");
     }
@@ -318,7 +310,7 @@ fn jobs_run_on_disks_of_their_own() {
         let arguments = [&[file, "--storage", "data", "--duration", "500ms"], more].concat();
         run(&world, &arguments)
     };
-    let report: Value = serde_json::from_str(&done(run_on("two.yaml", &["--format", "json"])).out).unwrap();
+    let report = run_on("two.yaml", &["--format", "json"]).done().json();
     let job = |at: usize| &report["jobs"][at];
     let iops = |at: usize| job(at)["iops"].as_f64().unwrap();
     assert!((1.0..1100.0).contains(&iops(1)), "the log's disk bounds it: {report}");
@@ -338,7 +330,7 @@ fn jobs_run_on_disks_of_their_own() {
     // On real files each job's are in its own directory, here on one device, so on one disk.
     let real =
         ["test", "unnamed.yaml", "--storage", "data", "--duration", "100ms", "--backend", "pool", "--keep-files"];
-    done(world.run(&real));
+    world.run(&real).done();
     let names = |directory: &str| {
         let entries = std::fs::read_dir(world.path().join(directory)).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()

@@ -9,7 +9,7 @@ const POOL: [&str; 2] = ["--backend", "pool"];
 
 fn entries(ended: &Ended) -> Vec<Value> {
     assert_eq!(ended.code, Some(0), "{ended:#?}");
-    let report: Value = serde_json::from_str(&ended.out).expect("the output is JSON");
+    let report = ended.json();
     report["jobs"].as_array().expect("jobs").clone()
 }
 

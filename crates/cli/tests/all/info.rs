@@ -44,14 +44,13 @@ fn world() -> World {
 }
 
 fn run(world: &World, arguments: &str) -> Ended {
-    let arguments: Vec<&str> = ["info"].into_iter().chain(arguments.split(' ')).collect();
-    let ended = world.run(&arguments);
+    let ended = world.line(&format!("info {arguments}"));
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:#?}");
     ended
 }
 
 fn json(world: &World, arguments: &str) -> Value {
-    serde_json::from_str(&run(world, &format!("{arguments} --format json")).out).expect("JSON")
+    run(world, &format!("{arguments} --format json")).json()
 }
 
 #[test]

@@ -16,10 +16,9 @@ fn card(text: &str) -> Value {
 fn a_card_goes_to_its_file_and_its_page_and_to_stdout() {
     let world = World::new(&[]);
     let files = ["-o", "card.json", "--page", "card.html", "--name", "db-7"];
-    let ended = world.run(&[&FACTS[..], &files].concat());
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let ended = world.run(&[&FACTS[..], &files].concat()).done();
     assert!(ended.out.starts_with("db-7") && ended.out.contains("Missing:"), "{ended:#?}");
-    assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{}", ended.out);
+    ended.assert_fits();
     let read = |name: &str| std::fs::read_to_string(world.path().join(name)).expect("it was written");
     let written = card(&read("card.json"));
     assert_eq!((&written["plimsoll_card"], &written["name"]), (&2.into(), &"db-7".into()));

@@ -1,10 +1,8 @@
 //! `plimsoll instance compare`: tables, formats, prices, needs, and what it refuses.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
-use crate::world::World;
+use crate::world::{World, keys};
 
 const FORMATS: &str = include_str!("../../../../docs/formats.md");
 const PRICES_2019: &str = include_str!("../../../../docs/examples/prices-2019.yaml");
@@ -106,25 +104,13 @@ fn the_longest_names_and_the_largest_figures_fit_the_screen() {
     }
 }
 
-fn keys(value: &Value, into: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(map) => {
-            into.extend(map.keys().cloned());
-            map.values().for_each(|value| keys(value, into));
-        }
-        Value::Array(items) => items.iter().for_each(|item| keys(item, into)),
-        _ => {}
-    }
-}
-
 #[test]
 fn json_is_as_documented_and_csv_has_a_line_for_each_cell() {
     let world = world();
     let arguments = [&SEEDS[..], &["--prices", "prices-2019.yaml", "--need", "cpu", "--format", "json"]].concat();
     let comparison: Value = serde_json::from_str(&compare(&world, &arguments, 0).0).unwrap();
     let section = FORMATS.split("## `instance compare`").nth(1).unwrap();
-    let mut found = BTreeSet::new();
-    keys(&comparison, &mut found);
+    let found = keys(&comparison);
     let undocumented: Vec<&String> = found.iter().filter(|key| !section.contains(&format!("`{key}`"))).collect();
     assert!(undocumented.is_empty(), "docs/formats.md does not describe {undocumented:?}");
     assert_eq!(comparison["recommendation"]["winner"], "i3.metal");

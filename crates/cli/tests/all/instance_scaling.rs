@@ -22,7 +22,7 @@ fn world() -> World {
 fn the_claims_come_with_tables_and_reasons() {
     let ended = world().run(&["instance", "claims"]);
     assert_eq!((ended.code, ended.err.as_str()), (Some(1), ""), "{ended:#?}");
-    assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{}", ended.out);
+    ended.assert_fits();
     let words = ended.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for fragment in [
         "price per TB USD a year 1,853.68 1,832.64 -1.14 % 1,006.74 -45.69 %",
@@ -48,7 +48,7 @@ fn exit_codes_of_scaling() {
     for (arguments, code) in cases {
         let ended = world.run(&[&["instance"], arguments].concat());
         assert_eq!(ended.code, Some(code), "{arguments:?}: {ended:#?}");
-        assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{}", ended.out);
+        ended.assert_fits();
     }
 }
 
@@ -71,11 +71,11 @@ fn scaling_tells_the_shapes_apart_and_draws_them() {
     }
     world.run(&arguments).assert_refused(2, &["page.html exists", "--force"]);
     let ended = world.run(&["instance", "scaling", "family.csv", "--format", "json"]);
-    let report: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    let report = ended.json();
     assert_eq!(report["families"][0]["figures"][1]["plateau"]["from"], "i7i.12xlarge");
     let ended = world.run(&["instance", "scaling", "i7i"]);
     assert!(ended.err.contains("circular") && ended.out.contains("(inferred)"), "{ended:#?}");
-    assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{}", ended.out);
+    ended.assert_fits();
     let ended = world.run(&["instance", "claims", "--format", "csv"]);
     assert!(ended.out.contains("50 %,33.3 %,wrong,"), "{}", ended.out);
 }

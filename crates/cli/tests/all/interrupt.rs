@@ -79,7 +79,7 @@ fn a_running_test_prints_its_figures() {
         let Some(ended) = interrupted(&world, &arguments, signal, is_time) else { return };
         assert_eq!(ended.code, Some(130), "{ended:#?}");
         assert!(ended.err.contains("interrupted: the figures are of the time until then"), "{ended:#?}");
-        let report: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+        let report = ended.json();
         assert_eq!(report["interrupted"], true);
         assert!(report["jobs"][0]["requests"].as_u64().unwrap() > 0, "{ended:#?}");
         assert!(world.contents() == before);
@@ -143,7 +143,7 @@ fn tune_prints_what_it_has_and_writes_no_half_file() {
     let Some(ended) = interrupted(&world, &arguments, Signal::INT, |_| has_data(&scratch)) else { return };
     assert_eq!(ended.code, Some(130), "{ended:#?}");
     assert!(ended.err.contains("io.yaml is not written") && ended.err.contains("interrupted"), "{ended:#?}");
-    let report: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    let report = ended.json();
     assert_eq!(report["interrupted"], true);
     assert!(world.contents().is_empty());
 }
@@ -160,7 +160,7 @@ fn an_interrupted_tune_keeps_its_figures_and_is_gone_on_with() {
     let Some(ended) = interrupted(&world, &arguments, Signal::INT, is_time) else { return };
     assert_eq!(ended.code, Some(130), "{ended:#?}");
     assert!(ended.err.contains("interrupted: the figures are those measured until then"), "{ended:#?}");
-    let report: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    let report = ended.json();
     assert_eq!(report["interrupted"], true);
     // The record says how far the run came until the signal reached it: on a busy machine further than one figure.
     let text = std::fs::read_to_string(&record).unwrap();
@@ -179,7 +179,7 @@ fn an_interrupted_tune_keeps_its_figures_and_is_gone_on_with() {
         return crate::skip::skip("the machine is too busy to measure for as long as was asked, or the same twice");
     }
     assert_eq!(resumed.code, Some(0), "{resumed:#?}");
-    let whole: serde_json::Value = serde_json::from_str(&resumed.out).unwrap();
+    let whole = resumed.json();
     assert_eq!((&whole["interrupted"], &whole["write_bandwidth"]), (&false.into(), &report["write_bandwidth"]));
     assert_eq!(whole["read_iops"]["complete"], true);
     assert_eq!(world.contents().len(), 1);
@@ -199,7 +199,7 @@ fn demo_ends_while_it_measures() {
             assert!(ended.out.contains("not measured"), "{ended:#?}");
             continue;
         }
-        let report: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+        let report = ended.json();
         assert_eq!((&report["interrupted"], &report["disk"]["interrupted"]), (&true.into(), &true.into()));
         assert_eq!((&report["situations"], &report["p99_ratio"]), (&serde_json::json!([]), &serde_json::Value::Null));
     }
@@ -213,7 +213,7 @@ fn demo_ends_while_it_shows() {
     let Some(ended) = interrupted(&world, &arguments, Signal::INT, |_| has_data(&data)) else { return };
     assert_eq!(ended.code, Some(130), "{ended:#?}");
     assert!(world.contents().is_empty());
-    let report: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    let report = ended.json();
     assert_eq!((&report["interrupted"], &report["disk"]["interrupted"]), (&true.into(), &false.into()));
 }
 
@@ -227,7 +227,7 @@ fn a_card_holds_what_was_measured() {
     assert_eq!(ended.code, Some(130), "{ended:#?}");
     assert!(ended.err.contains("interrupted: the card holds what was measured until then"), "{ended:#?}");
     assert!(world.contents().is_empty());
-    let card: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    let card = ended.json();
     for group in ["submission", "network"] {
         assert_eq!(card["missing"][group], "interrupted", "{ended:#?}");
     }
@@ -248,7 +248,7 @@ fn runs_of_a_sweep_that_had_ended_are_printed() {
     let arguments = ["sim", "run", "mine.yaml", "--seeds", "1000", "--csv", "out", "--format", "json"];
     let Some(ended) = interrupted(&world, &arguments, Signal::INT, has_ended) else { return };
     assert_eq!(ended.code, Some(130), "{ended:#?}");
-    let result: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    let result = ended.json();
     let runs = result["runs"].as_array().map_or(0, Vec::len);
     assert!(result["interrupted"] == true && (1..1000).contains(&runs), "{runs} runs");
 }

@@ -112,9 +112,8 @@ fn io_uring_that_is_forbidden() {
     if !has_direct_io(world.path()) {
         return;
     }
-    let ended = run(&[]).unwrap();
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
-    let report: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    let ended = run(&[]).unwrap().done();
+    let report = ended.json();
     assert_ne!(report["backend"], "uring");
     assert!(report["backend_reason"].as_str().unwrap().contains("backend uring cannot be used"), "{report}");
     assert!(world.contents() == before);

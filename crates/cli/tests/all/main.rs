@@ -23,6 +23,7 @@ mod instance_scaling;
 mod interrupt;
 mod live;
 mod machine;
+mod pages;
 mod presets;
 mod refused;
 mod report;
@@ -34,7 +35,6 @@ mod sim;
 #[path = "../../../skip.rs"]
 mod skip;
 mod stat;
-mod stat_docs;
 mod terminal;
 mod trace_limiter;
 mod trace_replay;

@@ -2,15 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::{Ended, READS, World};
-
-fn run(world: &World, line: &str) -> Ended {
-    world.run(&line.split(' ').collect::<Vec<&str>>())
-}
-
-fn json(world: &World, line: &str) -> Value {
-    serde_json::from_str(&run(world, &format!("{line} --format json")).out).expect("JSON")
-}
+use crate::world::{READS, World};
 
 #[test]
 fn every_form_says_what_was_asked_and_fits_a_screen() {
@@ -40,30 +32,30 @@ fn every_form_says_what_was_asked_and_fits_a_screen() {
         ("array 4xgp3:50GB:250MB/s --limit 850MB/s", 1, &["the limit binds, 150 MB/s less", "85 % of what it could"]),
     ];
     for (line, code, fragments) in cases {
-        let ended = run(&world, &format!("presets {line}"));
+        let ended = world.line(&format!("presets {line}"));
         assert_eq!((ended.code, ended.err.as_str()), (Some(*code), ""), "{line}: {ended:#?}");
         for fragment in *fragments {
             assert!(ended.out.contains(fragment), "{line}: no `{fragment}` in\n{}", ended.out);
         }
         let widest = ended.out.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(100), "{line}: {widest:?} columns");
-        let other = run(&world, &format!("presets {line} --format csv"));
+        let other = world.line(&format!("presets {line} --format csv"));
         assert_eq!(other.code, Some(*code), "{line}: {other:#?}");
-        assert!(json(&world, &format!("presets {line}"))["schema"] == 1, "{line}");
+        assert!(world.line(&format!("presets {line} --format json")).json()["schema"] == 1, "{line}");
     }
 }
 
 #[test]
 fn json_has_the_documented_keys() {
     let world = World::new(&[]);
-    let shown = json(&world, "presets show 2xi4i.8xlarge");
+    let shown = world.line("presets show 2xi4i.8xlarge --format json").json();
     let preset = &shown["presets"][0];
     assert_eq!((&preset["disks"], &preset["total"]["read_iops"]), (&4.into(), &1_538_244.into()));
     assert_eq!((&preset["per_disk"]["read_iops"], &preset["vcpus"]), (&384_561.into(), &Value::Null));
-    let found = json(&world, "presets find i4i --read-iops 13.2M/min");
+    let found = world.line("presets find i4i --read-iops 13.2M/min --format json").json();
     assert_eq!(found["asked"]["read_iops"]["value"], 220_000);
     assert_eq!(found["presets"][0]["name"], "i4i.4xlarge");
-    let array = json(&world, "presets array 3xgp3:50GB:250MB/s --limit 6800Mb/s");
+    let array = world.line("presets array 3xgp3:50GB:250MB/s --limit 6800Mb/s --format json").json();
     assert_eq!((&array["limit_binds"], &array["read"]["left_bytes_per_s"]), (&false.into(), &100_000_000.into()));
     assert_eq!((&array["members"], &array["member"]["name"]), (&3.into(), &"gp3:50GB:250MB/s".into()));
 }
@@ -87,7 +79,7 @@ fn what_is_refused() {
         ("info --disk 4xi4i.2xlrge", &["did you mean `4xi4i.2xlarge`"]),
     ];
     for (line, fragments) in cases {
-        run(&world, line).assert_refused(2, fragments);
+        world.line(line).assert_refused(2, fragments);
     }
 }
 
@@ -101,7 +93,7 @@ fn every_command_takes_a_name_an_array_and_a_provisioned_volume() {
             format!("tune --disk {disk} --quick --figures-only --phase 50ms --data-size 16M -c 1"),
             format!("sim surface --disk {disk}"),
         ] {
-            let ended = run(&world, &line);
+            let ended = world.line(&line);
             assert!(matches!(ended.code, Some(0 | 1)) && !ended.err.contains("error"), "{line}: {ended:#?}");
             assert!(!ended.out.is_empty(), "{line}");
         }
@@ -111,10 +103,10 @@ fn every_command_takes_a_name_an_array_and_a_provisioned_volume() {
 #[test]
 fn yaml_is_an_io_properties_file() {
     let world = World::new(&[]);
-    let yaml = run(&world, "presets show 4xi4i-drive-3.75tb --format yaml");
+    let yaml = world.line("presets show 4xi4i-drive-3.75tb --format yaml");
     assert_eq!((yaml.code, yaml.err.as_str()), (Some(0), ""));
     std::fs::write(world.path().join("io.yaml"), &yaml.out).expect("a file can be written");
-    let info = run(&world, "info io.yaml");
+    let info = world.line("info io.yaml");
     assert_eq!((info.code, info.err.as_str()), (Some(0), ""), "{info:#?}");
     assert!(info.out.contains("1,600,000") && info.out.contains("/var/lib/data"), "{}", info.out);
     // Reads beside writes as with the preset itself.

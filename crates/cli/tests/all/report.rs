@@ -56,9 +56,9 @@ fn results_of_all_kinds_stand_on_one_page() {
     ];
     let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
     let ended = world
-        .run(&[&["report", "-o", "all.html", "--title", "all <of> them", "--format", "json"], &names[..]].concat());
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
-    let printed: Value = serde_json::from_str(&ended.out).unwrap();
+        .run(&[&["report", "-o", "all.html", "--title", "all <of> them", "--format", "json"], &names[..]].concat())
+        .done();
+    let printed = ended.json();
     assert_eq!(printed["page"], "all.html");
     let kinds = printed["files"].as_array().unwrap().iter();
     let kinds: Vec<_> = kinds.map(|file| (file["file"].as_str().unwrap(), file["kind"].as_str().unwrap())).collect();

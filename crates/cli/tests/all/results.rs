@@ -1,10 +1,8 @@
 //! Good runs: every format parses, and holds what docs/formats.md says.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
-use crate::world::{Ended, READS, World};
+use crate::world::{Ended, READS, World, keys};
 
 const FORMATS: &str = include_str!("../../../../docs/formats.md");
 
@@ -22,33 +20,12 @@ const TWO_CLASSES: &str = "\
 ";
 const GROUPS: &str = "[{name: foreground, shares: 800}, {name: background, shares: 200}]";
 
-/// All keys of all maps.
-fn keys(value: &Value, into: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(map) => {
-            for (key, value) in map {
-                into.insert(key.clone());
-                keys(value, into);
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| keys(item, into)),
-        _ => {}
-    }
-}
-
 fn assert_documented(value: &Value, except: &[&str]) {
-    let mut found = BTreeSet::new();
-    keys(value, &mut found);
-    let missing: Vec<_> = found
+    let missing: Vec<_> = keys(value)
         .into_iter()
         .filter(|key| !except.contains(&key.as_str()) && !FORMATS.contains(&format!("`{key}`")))
         .collect();
     assert!(missing.is_empty(), "docs/formats.md does not describe {missing:?}");
-}
-
-fn done(ended: Ended) -> Ended {
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
-    ended
 }
 
 /// A measurement that ended, also one whose phases of some milliseconds leave a figure in doubt.
@@ -61,7 +38,7 @@ fn test(backend: &str, format: &str) -> Ended {
     let world = World::new(&[("jobs.yaml", TWO_CLASSES), ("groups.yaml", GROUPS)]);
     let before = world.contents();
     let arguments = ["test", "jobs.yaml", "--sched-groups", "groups.yaml", "--duration", "200ms", "--warmup", "20ms"];
-    let ended = done(world.run(&[&arguments[..], &["--backend", backend, "--format", format]].concat()));
+    let ended = world.run(&[&arguments[..], &["--backend", backend, "--format", format]].concat()).done();
     assert!(world.contents() == before);
     ended
 }
@@ -150,11 +127,11 @@ fn scratch_files_are_read_written_and_removed() {
     if !crate::skip::has_direct_io(world.path()) {
         return;
     }
-    let report: Value = serde_json::from_str(&done(world.run(&arguments)).out).unwrap();
+    let report: Value = world.run(&arguments).done().json();
     assert!(report["written_bytes"].as_u64().unwrap() >= 16 << 20);
     assert_eq!(world.contents().len(), before.len());
     // Asked to, it leaves them, and then refuses to take what is somebody's.
-    done(world.run(&[&arguments[..], &["--keep-files"]].concat()));
+    world.run(&[&arguments[..], &["--keep-files"]].concat()).done();
     assert!(world.path().join("plimsoll-test-1-small-0").is_file());
     let again = world.run(&arguments);
     again.assert_refused(3, &["plimsoll-test-", "remove it if nobody uses it"]);
@@ -171,8 +148,8 @@ fn properties_and_modes_bound_what_runs() {
     std::fs::write(world.path().join("io.yaml"), properties).unwrap();
     let run = |more: &[&str]| {
         let always = ["test", "reads.yaml", "--backend", "null", "--duration", "500ms", "--format", "json"];
-        let ended = done(world.run(&[&always[..], more].concat()));
-        (serde_json::from_str::<Value>(&ended.out).unwrap(), ended.err)
+        let ended = world.run(&[&always[..], more].concat()).done();
+        (ended.json(), ended.err)
     };
     for flag in ["--io-properties", "--io-properties-file"] {
         let (report, remarks) = run(&[flag, "io.yaml", "--smp", "1"]);
@@ -203,8 +180,8 @@ fn json_of_tune() {
         if ended.is_of_a_busy_machine() {
             return crate::skip::skip("the machine is too busy to measure for as long as was asked, or the same twice");
         }
-        let ended = done(ended);
-        let report: Value = serde_json::from_str(&ended.out).unwrap();
+        let ended = ended.done();
+        let report = ended.json();
         assert_documented(&report, &[]);
         assert_eq!((&report["backend"]["name"], &report["device"]), (&backend.into(), &Value::Null));
         assert_eq!((&report["schema"], &report["mode"]), (&2.into(), &"standard".into()));
@@ -242,5 +219,5 @@ fn what_tune_writes_test_reads() {
     assert!(world.contents() == before);
     measured(world.run(&[&tune[..], &["--force"]].concat()));
     assert!(written.starts_with(b"disks:"));
-    done(world.run(&["test", "reads.yaml", "--io-properties", "io.yaml", "--backend", "null", "--duration", "50ms"]));
+    world.run(&["test", "reads.yaml", "--io-properties", "io.yaml", "--backend", "null", "--duration", "50ms"]).done();
 }

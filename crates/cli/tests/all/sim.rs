@@ -35,19 +35,14 @@ fn world() -> World {
     ])
 }
 
-fn json(text: &str) -> serde_json::Value {
-    serde_json::from_str(text).expect("JSON")
-}
-
 #[test]
 fn the_list_names_each_scenario() {
-    let ended = world().run(&["sim", "list", "--format", "json"]);
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
-    for entry in json(&ended.out).as_array().expect("a list") {
+    let ended = world().run(&["sim", "list", "--format", "json"]).done();
+    for entry in ended.json().as_array().expect("a list") {
         assert!(entry["name"].is_string() && entry["seed_items"].is_array() && entry["crate"].is_string(), "{entry}");
     }
     let table = world().run(&["sim", "list"]);
-    assert!(table.out.lines().all(|line| line.chars().count() <= 100), "{}", table.out);
+    table.assert_fits();
 }
 
 #[test]
@@ -56,23 +51,22 @@ fn a_scenario_file_gives_the_same_bytes_twice() {
     let run = || world.run(&["sim", "run", "mine.yaml", "--format", "json"]);
     let (first, second) = (run(), run());
     assert_eq!((first.code, &first.out), (Some(0), &second.out), "{first:#?}");
-    let result = json(&first.out);
+    let result = first.json();
     assert_eq!(result["runs"][0]["log_hash"].as_str().map(str::len), Some(16));
     assert!(result["runs"][0]["figures"][0]["value"].as_f64().is_some_and(|value| value > 0.0));
     let table = world.run(&["sim", "run", "mine.yaml"]);
     assert!(table.out.contains("hash of the event log") && table.out.contains("reads"), "{}", table.out);
-    assert!(table.out.lines().all(|line| line.chars().count() <= 100), "{}", table.out);
+    table.assert_fits();
 }
 
 #[test]
 fn sweeps_and_seeds() {
     let world = world();
-    let swept = world.run(&["sim", "run", "mine.yaml", "--sweep", "parallelism=1,8", "--sweep", "shards=1,2"]);
-    assert_eq!(swept.code, Some(0), "{swept:#?}");
+    let swept = world.run(&["sim", "run", "mine.yaml", "--sweep", "parallelism=1,8", "--sweep", "shards=1,2"]).done();
     assert!(swept.out.contains("parallelism=8") && swept.out.contains("shards=2"), "{}", swept.out);
-    assert!(swept.out.lines().all(|line| line.chars().count() <= 100), "{}", swept.out);
+    swept.assert_fits();
     let seeds = world.run(&["sim", "run", "mine.yaml", "--seeds", "3", "--format", "json"]);
-    let result = json(&seeds.out);
+    let result = seeds.json();
     assert_eq!(result["runs"].as_array().map(Vec::len), Some(3));
     assert!(result["seeds"][0]["half_width_95"].as_f64().is_some_and(|half| half >= 0.0), "{}", seeds.out);
     for more in [["--seed", "7"], ["--seeds", "2"]] {
@@ -201,8 +195,7 @@ fn curves_are_written_once() {
 #[test]
 fn a_surface_is_fitted_and_compared() {
     let world = world();
-    let fitted = world.run(&["sim", "fit", "surface.csv", "-o", "disk.yaml"]);
-    assert_eq!(fitted.code, Some(0), "{fitted:#?}");
+    let fitted = world.run(&["sim", "fit", "surface.csv", "-o", "disk.yaml"]).done();
     assert!(fitted.out.contains("mix exponent p"), "{fitted:#?}");
     world.run(&["sim", "fit", "surface.csv", "-o", "disk.yaml"]).assert_refused(2, &["disk.yaml exists", "--force"]);
     let compare = ["sim", "surface", "--disk", "disk.yaml", "--compare", "surface.csv", "--format"];
@@ -211,7 +204,7 @@ fn a_surface_is_fitted_and_compared() {
     assert_eq!(lines.next(), Some("write_MBps,read_iops,p50_ms,p95_ms,model_p50_ms,model_p95_ms"));
     assert_eq!(lines.count(), surface().lines().count() - 1);
     assert!(csv.err.contains("error of p50 mean"), "{csv:#?}");
-    let errors = json(&world.run(&[&compare[..], &["json"]].concat()).out);
+    let errors = world.run(&[&compare[..], &["json"]].concat()).json();
     assert!(errors["errors"]["p50_error_mean"].as_f64().is_some_and(|error| error < 0.1), "{errors}");
     let grid = world.run(&["sim", "surface", "--disk", "i4i.2xlarge"]);
     assert!(grid.code == Some(0) && grid.out.lines().all(|line| line.chars().count() <= 100), "{grid:#?}");
@@ -269,9 +262,8 @@ fn a_test_takes_a_disk_model_and_quality_of_service() {
     let line = "test jobs.yaml --sched-groups groups.yaml --disk i4i.2xlarge --capacity-scale off --backend null \
                 --duration 300ms --format json";
     let arguments: Vec<&str> = line.split_whitespace().collect();
-    let ended = world.run(&arguments);
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
-    let iops = json(&ended.out)["jobs"][0]["iops"].as_f64().expect("a figure");
+    let ended = world.run(&arguments).done();
+    let iops = ended.json()["jobs"][0]["iops"].as_f64().expect("a figure");
     // The limit holds whatever the machine: 500 a second, and one request.
     assert!(iops <= 510.0, "{iops}");
 }

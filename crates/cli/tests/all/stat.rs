@@ -48,10 +48,6 @@ fn run_on_host(world: &World, arguments: &[&str]) -> Ended {
     world.run(&[&["stat"], arguments, &HOST].concat())
 }
 
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
-}
-
 fn statistics(document: &Value) -> &Vec<Value> {
     document["sysstat"]["hosts"][0]["statistics"].as_array().expect("a list")
 }
@@ -98,7 +94,7 @@ fn the_means_since_boot_are_by_the_formulas_of_iostat() {
         let ended = run_on_host(&world, arguments);
         assert!(there.iter().all(|part| ended.out.contains(part)), "{arguments:?} {ended:#?}");
         assert!(!not_there.iter().any(|part| ended.out.contains(part)), "{arguments:?} {ended:#?}");
-        assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{ended:#?}");
+        ended.assert_fits();
     }
 }
 
@@ -107,8 +103,8 @@ fn whoever_reads_the_json_of_iostat_reads_this() {
     let world = World::new(&[("iostat.json", IOSTAT_JSON)]);
     host(&world);
     let ours = run_on_host(&world, &["0.05", "3", "--format", "json"]);
-    let ours = json(&ours.out);
-    let theirs = json(IOSTAT_JSON);
+    let ours = ours.json();
+    let theirs: Value = serde_json::from_str(IOSTAT_JSON).expect("JSON");
     let keys = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
     let host_of = |document: &Value| document["sysstat"]["hosts"][0].clone();
     assert_eq!(keys(&host_of(&ours)), keys(&host_of(&theirs)));
@@ -190,7 +186,7 @@ fn a_recording_is_judged_as_what_was_seen() {
     let live = run_on_host(&world, &arguments);
     assert_eq!((live.code, live.err.contains("disks.stat: 5 readings recorded")), (Some(0), true), "{live:#?}");
     let saved = world.run(&["stat", "--from", "disks.stat", "--format", "json"]);
-    let (live, saved) = (json(&live.out), json(&saved.out));
+    let (live, saved) = (live.json(), saved.json());
     assert_eq!(statistics(&live).len(), 4);
     let without_unused = |element: &Value| {
         let disks = element["disk"].as_array().cloned().unwrap_or_default();
@@ -201,8 +197,7 @@ fn a_recording_is_judged_as_what_was_seen() {
         assert_eq!(live["end_unix_ms"], saved["end_unix_ms"]);
     }
     run_on_host(&world, &arguments).assert_refused(2, &["disks.stat", "--force"]);
-    let forced = run_on_host(&world, &[&arguments[..], &["--force"]].concat());
-    assert_eq!(forced.code, Some(0), "{forced:#?}");
+    run_on_host(&world, &[&arguments[..], &["--force"]].concat()).done();
 }
 
 #[test]
@@ -218,10 +213,8 @@ fn verdicts_of_saved_texts_decide_the_exit_code() {
     for (arguments, code, parts) in cases {
         let ended = world.run(&[&["stat"], arguments].concat());
         assert_eq!(ended.code, Some(code), "{ended:#?}");
-        assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{}", ended.out);
-        for part in parts {
-            assert!(ended.out.contains(part), "no `{part}` in {}", ended.out);
-        }
+        ended.assert_fits();
+        ended.assert_says(parts);
     }
     let csv = world.run(&["stat", "--from", "full.txt", "--format", "csv"]);
     let columns = |line: &str| line.split('"').step_by(2).map(|part| part.matches(',').count()).sum::<usize>();
@@ -247,7 +240,7 @@ fn its_own_output_is_read() {
     }
     keep("own.csv", &["--format", "csv"]);
     let devices = |name: &str, more: &[&str]| {
-        let read = json(&world.run(&[&["stat", "--from", name, "--format", "json"], more].concat()).out);
+        let read = world.run(&[&["stat", "--from", name, "--format", "json"], more].concat()).json();
         let of = |it: &Value| (it["disk_device"].clone(), it["r/s"].clone(), it["w/s"].clone(), it["aqu-sz"].clone());
         statistics(&read)
             .iter()
@@ -337,7 +330,7 @@ fn a_report_since_boot_counts_in_no_line() {
 fn two_intervals_are_compared() {
     let world = World::new(&[("free.txt", UTIL_100), ("both.json", IOSTAT_JSON)]);
     let ended = world.run(&["stat", "--compare", "both.json:1", "both.json:2", "--device", "sda", "--format", "json"]);
-    let report = json(&ended.out);
+    let report = ended.json();
     assert_eq!(report["comparisons"][0]["device"], "sda", "{ended:#?}");
     assert_eq!(report["comparisons"][0]["a"]["intervals"], 1);
     let table = world.run(&["stat", "--compare", "both.json:1", "both.json:2"]);
@@ -354,8 +347,7 @@ fn two_intervals_are_compared() {
 fn pages_and_pictures_are_written() {
     let world = World::new(&[("both.json", IOSTAT_JSON)]);
     let arguments = ["stat", "--from", "both.json", "--page", "disks.html", "--pictures", "."];
-    let ended = world.run(&arguments);
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    world.run(&arguments).done();
     let page = std::fs::read_to_string(world.path().join("disks.html")).unwrap();
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("dm-0") && page.contains("idle"), "{page}");
     assert!(world.path().join("throughput.svg").exists());
@@ -388,7 +380,7 @@ fn a_run_that_fails_keeps_its_page_and_pictures() {
     let ended = Ended::of(child.wait_with_output().expect("it ends"));
     assert_eq!(ended.code, Some(3), "{ended:#?}");
     assert!(ended.err.contains("proc/diskstats"), "{ended:#?}");
-    assert!(statistics(&json(&ended.out)).len() >= 3, "{ended:#?}");
+    assert!(statistics(&ended.json()).len() >= 3, "{ended:#?}");
     let page = std::fs::read_to_string(world.path().join("disks.html")).unwrap_or_default();
     assert!(page.contains("nvme0n1"), "{page}");
     assert!(world.path().join("throughput.svg").exists(), "{ended:#?}");
@@ -442,7 +434,7 @@ fn ctrl_c_ends_the_document() {
         kill_process(Pid::from_child(&child), signal).expect("it runs");
         let ended = Ended::of(child.wait_with_output().expect("it ends"));
         assert_eq!(ended.code, Some(130), "{ended:#?}");
-        assert!(statistics(&json(&ended.out)).len() >= 3, "{ended:#?}");
+        assert!(statistics(&ended.json()).len() >= 3, "{ended:#?}");
         assert!(ended.err.contains("readings recorded"), "{ended:#?}");
     }
 }

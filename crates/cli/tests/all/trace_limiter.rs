@@ -1,14 +1,11 @@
-//! Gaps, Little's law and differences of traces; docs/find-the-limiter.md, whose commands are run here.
-
-use std::path::Path;
+//! Gaps, Little's law and differences of traces.
 
 use plimsoll::core::trace::{Event, EventKind};
 use plimsoll::core::{Op, WaitReason};
 use plimsoll::trace::format::{Clock, Writer};
-use serde_json::Value;
 
-use crate::skip::skip;
-use crate::world::{Ended, World};
+use crate::pages::words;
+use crate::world::World;
 
 /// One request at a time, sent `gap_us` after it is queued because of tokens, 400 us in the device.
 fn trace(gap_us: u64) -> Vec<u8> {
@@ -54,21 +51,12 @@ fn world() -> World {
     world
 }
 
-fn words(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn assert_fits(ended: &Ended) {
-    assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{}", ended.out);
-}
-
 #[test]
 fn eighty_three_microseconds_against_one() {
     let world = world();
-    let ended = world.run(&["trace", "diff", "slow.plt", "fast.plt"]);
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let ended = world.run(&["trace", "diff", "slow.plt", "fast.plt"]).done();
     assert!(ended.out.starts_with("dispatch gap of disk 0: 83.0 us against 1.00 us, 83x shorter\n"), "{}", ended.out);
-    assert_fits(&ended);
+    ended.assert_fits();
     // Worse in the second is a finding.
     assert_eq!(world.run(&["trace", "diff", "fast.plt", "slow.plt"]).code, Some(1));
     assert_eq!(world.run(&["trace", "diff", "slow.plt", "slow.plt"]).code, Some(0));
@@ -77,26 +65,24 @@ fn eighty_three_microseconds_against_one() {
 #[test]
 fn gaps_and_little_say_what_they_found_in_every_format() {
     let world = world();
-    let gaps = world.run(&["trace", "gaps", "slow.plt"]);
-    assert_eq!(gaps.code, Some(0), "{gaps:#?}");
+    let gaps = world.run(&["trace", "gaps", "slow.plt"]).done();
     for part in ["dispatch gap p50 83.0 us", "Limiter: the program", "write 1 MiB"] {
         assert!(words(&gaps.out).contains(part), "no `{part}` in {}", gaps.out);
     }
-    let little = world.run(&["trace", "little", "slow.plt"]);
-    assert_eq!(little.code, Some(0), "{little:#?}");
+    let little = world.run(&["trace", "little", "slow.plt"]).done();
     assert!(words(&little.out).contains("always offered about 1"), "{}", little.out);
     for ended in [&gaps, &little] {
-        assert_fits(ended);
+        ended.assert_fits();
     }
     for command in ["gaps", "little"] {
         let json = world.run(&["trace", command, "slow.plt", "--format", "json"]);
-        let value: Value = serde_json::from_str(&json.out).expect("the output is JSON");
+        let value = json.json();
         assert_eq!((&value["schema"], &value["disks"][0]["disk"]), (&1.into(), &"disk 0".into()));
         let csv = world.run(&["trace", command, "slow.plt", "--format", "csv"]).out;
         assert!(csv.starts_with("disk,") && csv.lines().count() > 2, "{csv}");
     }
     let long = world.run(&["trace", "gaps", "slow.plt", "--longer-than", "1ms", "--format", "json"]);
-    let value: Value = serde_json::from_str(&long.out).expect("the output is JSON");
+    let value = long.json();
     assert_eq!(value["longest"].as_array().map(Vec::len), Some(0));
 }
 
@@ -110,50 +96,4 @@ fn what_is_no_trace_is_refused() {
     world.run(&["trace", "diff", "slow.plt", "text.plt"]).assert_refused(2, &["text.plt", "this is no trace"]);
     world.run(&["trace", "diff", "-", "-"]).assert_refused(2, &["both traces are standard input", "name a file"]);
     world.run(&["trace", "gaps", "slow.plt", "--longer-than", "long"]).assert_refused(2, &["--longer-than"]);
-}
-
-/// Fenced blocks of a page: language and text.
-fn blocks(page: &str) -> Vec<(&str, &str)> {
-    let parts = page.split("```").skip(1).step_by(2);
-    parts.filter_map(|part| part.split_once('\n')).collect()
-}
-
-#[test]
-fn the_walk_through_finds_the_limiter() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/find-the-limiter.md");
-    let page = std::fs::read_to_string(path).expect("the page is there");
-    let world = World::new(&[]);
-    let (mut said, mut commands, mut is_real) = (String::new(), 0, false);
-    for (language, text) in blocks(&page) {
-        match language {
-            "yaml" => {
-                let name = text.lines().next().and_then(|line| line.strip_prefix("# ")).expect("the name of a file");
-                std::fs::write(world.path().join(name), text).expect("a file can be written");
-            }
-            "console" => {
-                said.clear();
-                is_real |= text.contains("plimsoll test");
-                for line in text.lines() {
-                    let arguments: Vec<&str> = line.split_whitespace().skip(1).collect();
-                    let ended = world.run(&arguments);
-                    assert!(matches!(ended.code, Some(0 | 1)), "{line}: {ended:#?}");
-                    if arguments.first() == Some(&"trace") {
-                        assert_fits(&ended);
-                    }
-                    said.push_str(&words(&ended.out));
-                    commands += 1;
-                }
-            }
-            "text" => {
-                for line in text.lines().filter(|line| !said.contains(*line)) {
-                    // A machine that is busy makes a curve that is not flat; it never makes a full disk of nothing.
-                    let is_noise = is_real && line.starts_with("Verdict:") && said.contains("Verdict: ");
-                    assert!(is_noise && !said.contains("Verdict: saturated"), "no `{line}` in {said}");
-                    skip(format_args!("the machine is too busy for `{line}`"));
-                }
-            }
-            other => panic!("a block in `{other}`"),
-        }
-    }
-    assert_eq!(commands, 8);
 }

@@ -41,24 +41,13 @@ fn world() -> World {
     ])
 }
 
-fn done(ended: Ended) -> Ended {
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
-    ended
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).expect("JSON")
-}
-
 #[test]
 fn show_has_a_line_for_each_piece() {
     let world = world();
-    let ended = done(world.run(&["trace", "show", "k.txt"]));
+    let ended = world.run(&["trace", "show", "k.txt"]).done();
     assert_eq!(ended.out.lines().count(), 3, "{ended:#?}");
-    assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{ended:#?}");
-    for part in ["time, s", "0.000001000", "write", "40.0 us"] {
-        assert!(ended.out.contains(part), "no `{part}` in {ended:#?}");
-    }
+    ended.assert_fits();
+    ended.assert_says(&["time, s", "0.000001000", "write", "40.0 us"]);
     let cases: [(&[&str], usize, &str); 4] = [
         (&["--class", "db"], 1, ""),
         (&["--limit", "1"], 1, "1 more"),
@@ -66,7 +55,7 @@ fn show_has_a_line_for_each_piece() {
         (&["--from", "1s"], 0, "nothing of that"),
     ];
     for (more, lines, said) in cases {
-        let ended = done(world.run(&[&["trace", "show", "k.txt"], more].concat()));
+        let ended = world.run(&[&["trace", "show", "k.txt"], more].concat()).done();
         assert_eq!(ended.out.lines().count(), lines + 1, "{more:?} {ended:#?}");
         assert!(ended.err.contains(said), "{more:?} {ended:#?}");
     }
@@ -99,11 +88,11 @@ fn a_reader_that_leaves_ends_show() {
 #[test]
 fn an_export_is_csv_perfetto_or_arrivals_that_the_simulator_replays() {
     let world = world();
-    let csv = done(world.run(&["trace", "export", "k.txt", "--to", "csv"]));
+    let csv = world.run(&["trace", "export", "k.txt", "--to", "csv"]).done();
     // The name of the disk, "8,0", has a comma.
     let rows: Vec<Vec<&str>> = csv.out.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!((rows.len(), rows[0].len(), rows[1].len()), (3, 22, 23), "{csv:#?}");
-    done(world.run(&["trace", "export", "k.txt", "--to", "perfetto", "-o", "k.pftrace"]));
+    world.run(&["trace", "export", "k.txt", "--to", "perfetto", "-o", "k.pftrace"]).done();
     let bytes = std::fs::read(world.path().join("k.pftrace")).expect("it was written");
     assert_eq!(bytes.first(), Some(&0x0a), "field 1 of Trace: a packet");
     let again = world.run(&["trace", "export", "k.txt", "--to", "perfetto", "-o", "k.pftrace"]);
@@ -112,8 +101,8 @@ fn an_export_is_csv_perfetto_or_arrivals_that_the_simulator_replays() {
     std::fs::hard_link(world.path().join("k.txt"), world.path().join("same.txt")).expect("a link");
     let onto_itself = world.run(&["trace", "export", "k.txt", "--to", "csv", "-o", "same.txt", "--force"]);
     onto_itself.assert_refused(2, &["--output would write over k.txt"]);
-    done(world.run(&["trace", "export", "k.txt", "--to", "csv"]));
-    done(world.run(&["trace", "export", "k.txt", "--to", "arrivals", "--class", "db", "-o", "db.csv"]));
+    world.run(&["trace", "export", "k.txt", "--to", "csv"]).done();
+    world.run(&["trace", "export", "k.txt", "--to", "arrivals", "--class", "db", "-o", "db.csv"]).done();
     let text = std::fs::read_to_string(world.path().join("db.csv")).expect("it was written");
     assert_eq!(text, "at_us,op,offset_bytes,len_bytes\n0.000,read,1048576,4096\n");
     let ended = world.run(&["sim", "run", "sim.yaml", "--format", "json"]);
@@ -174,8 +163,8 @@ fn a_kernel_trace_is_replayed_on_a_file_reads_only_unless_told() {
         let base = ["test", "--replay", "k.txt", "--storage", "target", "--format", "json", "--backend", "pool"];
         world.run(&[&base, more].concat())
     };
-    let ended = done(run(&["--verbose"]));
-    let result = json(&ended.out);
+    let ended = run(&["--verbose"]).done();
+    let result = ended.json();
     let of = |result: &Value, key: &str| result["replay"][key].as_u64();
     assert_eq!(
         (of(&result, "requests"), of(&result, "issued"), of(&result, "not_allowed")),
@@ -183,7 +172,7 @@ fn a_kernel_trace_is_replayed_on_a_file_reads_only_unless_told() {
     );
     assert!(ended.err.contains("--overwrite replays them too"), "{ended:#?}");
     assert_eq!(world.contents(), before, "nothing was written");
-    let result = json(&done(run(&["--overwrite", "--sched-groups", "groups.yaml", "--speed", "2"])).out);
+    let result = run(&["--overwrite", "--sched-groups", "groups.yaml", "--speed", "2"]).done().json();
     assert_eq!((of(&result, "issued"), of(&result, "not_allowed")), (Some(2), Some(0)));
     assert_ne!(world.contents(), before, "the write went to the file");
     let jobs = result["jobs"].as_array().expect("jobs");
@@ -201,7 +190,7 @@ fn a_trace_comes_from_a_pipe() {
     let mut child = piped.spawn().expect("the binary starts");
     // Dropped when written: the pipe ends.
     child.stdin.take().expect("a pipe").write_all(KERNEL.as_bytes()).expect("a pipe holds that much");
-    let result = json(&done(Ended::of(child.wait_with_output().expect("it ends"))).out);
+    let result = &Ended::of(child.wait_with_output().expect("it ends")).done().json();
     let replay = &result["replay"];
     assert_eq!((replay["requests"].as_u64(), replay["issued"].as_u64()), (Some(2), Some(2)), "{result:#}");
 }
@@ -220,8 +209,8 @@ const REMAPPED: &str = "\
 #[test]
 fn a_request_that_was_remapped_is_replayed_once() {
     let world = World::new(&[("k.txt", REMAPPED)]);
-    let ended = done(world.run(&["test", "--replay", "k.txt", "--backend", "null", "--format", "json"]));
-    let result = json(&ended.out);
+    let ended = world.run(&["test", "--replay", "k.txt", "--backend", "null", "--format", "json"]).done();
+    let result = ended.json();
     let replay = &result["replay"];
     assert_eq!((replay["requests"].as_u64(), replay["issued"].as_u64()), (Some(1), Some(1)), "{ended:#?}");
 }
@@ -245,15 +234,15 @@ fn a_job_file_comes_from_a_pipe() {
 fn what_a_test_recorded_is_replayed_and_compared() {
     let world = world();
     let record = ["test", "reads.yaml", "--backend", "null", "--duration", "20ms", "--trace", "run.plt"];
-    done(world.run(&record));
-    let table = done(world.run(&["test", "--replay", "run.plt", "--backend", "null", "--speed", "max"]));
+    world.run(&record).done();
+    let table = world.run(&["test", "--replay", "run.plt", "--backend", "null", "--speed", "max"]).done();
     assert!(table.out.contains("trace p50") && table.out.contains("reads"), "{table:#?}");
     let run = ["test", "--replay", "run.plt", "reads.yaml", "--backend", "null", "--speed", "max", "--format", "json"];
-    let result = json(&done(world.run(&run)).out);
+    let result = world.run(&run).done().json();
     assert_eq!(result["replay"]["requests"], result["replay"]["issued"], "{result:#}");
     assert_eq!(result["jobs"][0]["kind"], "replay");
     let csv =
-        done(world.run(&["test", "--replay", "run.plt", "--backend", "null", "--speed", "max", "--format", "csv"]));
+        world.run(&["test", "--replay", "run.plt", "--backend", "null", "--speed", "max", "--format", "csv"]).done();
     assert_eq!(csv.out.lines().count(), 2, "{csv:#?}");
 }
 

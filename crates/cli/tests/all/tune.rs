@@ -14,16 +14,6 @@ const SHORT: [&str; 6] = ["--phase", "40ms", "--data-size", "16M", "-c", "1"];
 /// The four figures of nothing: no disk is needed.
 const NULL: [&str; 7] = ["tune", ".", "--backend", "null", "--figures-only", "--quick", "--seed"];
 
-fn split(line: &str) -> Vec<&str> {
-    line.split(' ').collect()
-}
-
-#[track_caller]
-fn json(ended: &Ended) -> Value {
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
-    serde_json::from_str(&ended.out).expect("JSON")
-}
-
 /// The result of a measurement; `None` on a machine too busy for it.
 #[track_caller]
 fn measured(ended: &Ended) -> Option<Value> {
@@ -31,7 +21,8 @@ fn measured(ended: &Ended) -> Option<Value> {
         skip("the machine is too busy to measure for as long as was asked, or the same twice");
         return None;
     }
-    Some(json(ended))
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    Some(ended.json())
 }
 
 fn names(world: &World) -> Vec<String> {
@@ -52,11 +43,9 @@ fn a_record_gives_the_same_json_as_the_run() {
     let read = world.run(&["tune", "--from", "run.jsonl", "--format", "json"]);
     assert_eq!((read.code, &read.out), (Some(0), &ran.out));
     // Every other form of it, too, without the disk.
-    let made =
-        world.run(&split("tune --from run.jsonl -o io.yaml --disk-output disk.yaml --page page.html --pictures ."));
-    assert_eq!(made.code, Some(0), "{made:#?}");
-    assert!(made.out.lines().all(|line| line.chars().count() <= 100), "{}", made.out);
-    let place = &json(&read)["place"];
+    let line = "tune --from run.jsonl -o io.yaml --disk-output disk.yaml --page page.html --pictures .";
+    world.line(line).done().assert_fits();
+    let place = &read.json()["place"];
     let [host, date] = ["host", "date"].map(|key| place[key].as_str().expect("a text").to_owned());
     let page = fs::read_to_string(world.path().join("page.html")).expect("it was written");
     assert_eq!(page.matches(&format!("On {host}, begun {date}. ")).count(), 1, "{place} in {page}");
@@ -95,7 +84,7 @@ fn a_cut_record_is_gone_on_with() {
         // Sequential writes are the second phase: what was done stays as it was.
         assert_eq!(report["write_bandwidth"] == whole["write_bandwidth"], end > ends[0]);
         assert_eq!(names(&world), ["run.jsonl"]);
-        assert_eq!(json(&world.run(&["tune", "--from", "run.jsonl", "--format", "json"])), report);
+        assert_eq!(world.run(&["tune", "--from", "run.jsonl", "--format", "json"]).done().json(), report);
     }
 }
 
@@ -128,27 +117,24 @@ fn a_simulated_disk_from_end_to_end() {
     fs::create_dir(world.path().join("pictures")).expect("a directory can be made");
     let line = "tune --backend sim --disk i3en.3xlarge --quick --phase 200ms --data-size 64M -c 2 -o io.yaml --disk-output \
                 disk.yaml --page page.html --pictures pictures --record run.jsonl";
-    let table = world.run(&split(line));
-    assert_eq!(table.code, Some(0), "{table:#?}");
-    assert!(table.out.lines().all(|line| line.chars().count() <= 100), "{}", table.out);
-    for fragment in ["i3en.3xlarge", "2 shard(s), backend sim", "random read", "mix exponent", "IOPS", "GB/s"] {
-        assert!(table.out.contains(fragment), "no `{fragment}` in {}", table.out);
-    }
+    let table = world.line(line).done();
+    table.assert_fits();
+    table.assert_says(&["i3en.3xlarge", "2 shard(s), backend sim", "random read", "mix exponent", "IOPS", "GB/s"]);
     assert_eq!(names(&world), ["disk.yaml", "io.yaml", "page.html", "pictures", "run.jsonl"]);
 
-    let report = json(&world.run(&["tune", "--from", "run.jsonl", "--format", "json"]));
+    let report = world.run(&["tune", "--from", "run.jsonl", "--format", "json"]).done().json();
     assert_eq!((&report["schema"], &report["backend"]["name"]), (&2.into(), &"sim".into()));
     let figures = ["read_iops", "read_bandwidth", "write_iops", "write_bandwidth"];
     for arguments in ["info io.yaml --format json", "info --disk disk.yaml --format json"] {
-        let info = json(&world.run(&split(arguments)));
+        let info = world.line(arguments).done().json();
         for figure in figures {
             let (told, measured) = (&info["disks"][0]["configured"][figure], report[figure]["value"].as_f64());
             assert_eq!(told.as_u64(), measured.map(|value| value.round() as u64), "{arguments}: {figure}");
         }
     }
-    let info = json(&world.run(&split("info --disk disk.yaml --format json")));
+    let info = world.line("info --disk disk.yaml --format json").done().json();
     assert!(info["disks"][0]["forms"]["table"].is_object(), "the measured sizes are in disk.yaml");
-    assert_eq!(world.run(&split("info --check io.yaml --instance i3en.3xlarge")).code, Some(0));
+    assert_eq!(world.line("info --check io.yaml --instance i3en.3xlarge").code, Some(0));
 
     let page = fs::read_to_string(world.path().join("page.html")).expect("a page");
     assert!(page.contains("<svg") && page.contains("i3en.3xlarge") && !page.contains("src=\"http"), "{}", page.len());
@@ -164,7 +150,7 @@ fn a_simulated_disk_from_end_to_end() {
 fn a_doubt_is_in_the_exit_code_the_file_and_the_page() {
     let world = World::new(&[]);
     let line = "tune --disk gp3 --quick --figures-only --phase 100ms --data-size 16M -c 1 --record run.jsonl";
-    assert_ne!(world.run(&split(line)).code, Some(2));
+    assert_ne!(world.line(line).code, Some(2));
     let path = world.path().join("run.jsonl");
     let disturbed = |line: &str| -> String {
         let mut entry: Value = serde_json::from_str(line).expect("a line of a record is JSON");
@@ -177,7 +163,7 @@ fn a_doubt_is_in_the_exit_code_the_file_and_the_page() {
     let text = fs::read_to_string(&path).expect("a record");
     fs::write(&path, text.lines().map(disturbed).collect::<String>()).expect("the record can be changed");
 
-    let table = world.run(&split("tune --from run.jsonl -o io.yaml --page page.html"));
+    let table = world.line("tune --from run.jsonl -o io.yaml --page page.html");
     assert_eq!(table.code, Some(1), "{table:#?}");
     assert!(table.out.starts_with("doubtful: read_iops"), "{table:#?}");
     let read = |name: &str| fs::read_to_string(world.path().join(name)).expect("it was written");
@@ -193,9 +179,8 @@ fn a_doubt_is_in_the_exit_code_the_file_and_the_page() {
     }
 
     // Each warning stands once, and so does what was written: on a page of its own, and on one of several results.
-    assert_eq!(world.run(&split("report run.jsonl -o report.html")).code, Some(0));
-    let report: Value =
-        serde_json::from_str(&world.run(&split("tune --from run.jsonl --format json")).out).expect("JSON");
+    assert_eq!(world.line("report run.jsonl -o report.html").code, Some(0));
+    let report = world.line("tune --from run.jsonl --format json").json();
     let warnings = report["warnings"].as_array().expect("a list");
     assert!(warnings.len() >= 2, "{warnings:#?}");
     let pages = [read("page.html"), read("report.html")];
@@ -217,7 +202,7 @@ fn a_doubt_is_in_the_exit_code_the_file_and_the_page() {
 fn a_simulated_disk_gives_the_same_bytes_twice() {
     let world = World::new(&[]);
     let line = "tune --disk gp3 --quick --figures-only --phase 100ms --data-size 16M -c 1 --format json";
-    let run = || world.run(&split(line));
+    let run = || world.line(line);
     let (first, second) = (run(), run());
     assert_eq!((first.code, &first.out), (second.code, &second.out), "{first:#?}");
     // So short phases may leave a figure in doubt.
@@ -344,7 +329,7 @@ fn what_makes_no_sense_is_refused() {
     ];
     for (line, fragments) in cases {
         println!("plimsoll {line}");
-        world.run(&split(line)).assert_refused(2, fragments);
+        world.line(line).assert_refused(2, fragments);
         assert!(world.contents() == before, "plimsoll {line}: the directory changed");
     }
 }
@@ -360,19 +345,16 @@ fn a_fill_sweep_says_whether_the_disk_slows() {
          device:\n  rates: {write_bytes_per_s: 500000000}\n  flash: {garbage_collection: true, over_provisioning: 0.28}\n",
     )]);
     let simulated = ["tune", "--fill-sweep", "--disk", "disk.yaml", "--data-size", "1GiB", "--phase", "1s"];
-    let ended = world.run(&simulated);
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
-    for part in ["disk.yaml: slows from 60 % full on, to", "half discarded", "of the first, %"] {
-        assert!(ended.out.contains(part), "{part}: {ended:#?}");
-    }
-    let report = json(&world.run(&[&simulated[..], &["--format", "json"]].concat()));
+    let ended = world.run(&simulated).done();
+    ended.assert_says(&["disk.yaml: slows from 60 % full on, to", "half discarded", "of the first, %"]);
+    let report = world.run(&[&simulated[..], &["--format", "json"]].concat()).done().json();
     assert_eq!(report["levels"].as_array().map(Vec::len), Some(10), "{report}");
 
     // A few MiB say nothing of a disk, and the files are removed.
     let real = ["tune", "--fill-sweep", ".", "--data-size", "8MiB", "--phase", "10ms", "--shards", "1"];
     let ended = world.run(&[&real[..], &["--format", "json"]].concat());
     if ended.code == Some(1) {
-        let report: Value = serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:#?}"));
+        let report = ended.json();
         assert!(report["verdict"].as_str().is_some_and(|verdict| verdict.starts_with("unclear: ")), "{report}");
         assert!(report["room_bytes"].as_u64().is_some_and(|bytes| bytes == 8 << 20), "{report}");
     } else {

@@ -1,6 +1,6 @@
 //! A directory, the binary, and what came out of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -47,6 +47,33 @@ impl Ended {
         Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
+    /// Returns the same, which must have ended with exit code 0.
+    #[track_caller]
+    pub(crate) fn done(self) -> Ended {
+        assert_eq!(self.code, Some(0), "{self:#?}");
+        self
+    }
+
+    /// Returns the output, which must be JSON.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error} in {self:#?}"))
+    }
+
+    /// No line of the output is longer than 100 columns.
+    #[track_caller]
+    pub(crate) fn assert_fits(&self) {
+        assert!(self.out.lines().all(|line| line.chars().count() <= 100), "{}", self.out);
+    }
+
+    /// The output has all of these parts.
+    #[track_caller]
+    pub(crate) fn assert_says(&self, parts: &[&str]) {
+        for part in parts {
+            assert!(self.out.contains(part), "no `{part}` in {self:#?}");
+        }
+    }
+
     /// Returns whether a measurement of `tune` ended with a finding that only a busy machine explains: a figure was
     /// measured for less than its time, its own samples disagree or are too few, others used the disk, or the curves went past it
     /// or did not reach it.
@@ -71,6 +98,15 @@ impl Ended {
         for fragment in fragments {
             assert!(self.err.contains(fragment), "no `{fragment}` in {self:#?}");
         }
+    }
+}
+
+/// All keys of all maps.
+pub(crate) fn keys(value: &Value) -> BTreeSet<String> {
+    match value {
+        Value::Object(map) => map.keys().cloned().chain(map.values().flat_map(keys)).collect(),
+        Value::Array(items) => items.iter().flat_map(keys).collect(),
+        _ => BTreeSet::new(),
     }
 }
 
@@ -130,6 +166,11 @@ impl World {
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
         Ended::of(self.command(arguments).output().expect("the binary starts"))
+    }
+
+    /// Runs the command of a line, whose words have a blank between them.
+    pub(crate) fn line(&self, line: &str) -> Ended {
+        self.run(&line.split(' ').collect::<Vec<_>>())
     }
 
     /// Every file and its contents; directories count as empty.

@@ -1,16 +1,16 @@
-//! docs/misread-util.md and docs/rotating-hot-disk.md: their commands are run, and say what stands below them.
+//! docs/misread-util.md, docs/rotating-hot-disk.md and docs/find-the-limiter.md: their commands are run, and say what
+//! stands below them.
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
+use crate::skip::skip;
 use crate::world::World;
 
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-fn words(text: &str) -> String {
+pub(crate) fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -25,11 +25,12 @@ fn world() -> World {
     world
 }
 
-/// Runs the commands of a page: how many there were.
+/// Runs the commands of a page: how many there were. A machine that is busy makes a curve that is not flat, so a verdict
+/// on this machine's own runs may be another one; it never makes a full disk of nothing.
 fn follow(page: &str, world: &World) -> usize {
     let page = std::fs::read_to_string(docs().join(page)).expect("the page is there");
     let blocks = page.split("```").skip(1).step_by(2).filter_map(|part| part.split_once('\n'));
-    let (mut said, mut commands) = (String::new(), 0);
+    let (mut said, mut commands, mut is_real) = (String::new(), 0, false);
     for (language, text) in blocks {
         match language {
             "yaml" => {
@@ -38,19 +39,21 @@ fn follow(page: &str, world: &World) -> usize {
             }
             "console" => {
                 said.clear();
+                is_real |= text.contains("plimsoll test");
                 for line in text.lines() {
                     let arguments: Vec<&str> = line.split_whitespace().skip(1).collect();
                     let ended = world.run(&arguments);
-                    assert!(matches!(ended.code, Some(0 | 1)), "{line}: {:?} {}", ended.code, ended.err);
-                    let is_wide = |line: &&str| line.chars().count() > 100;
-                    assert_eq!(ended.out.lines().find(is_wide), None, "{line}");
+                    assert!(matches!(ended.code, Some(0 | 1)), "{line}: {ended:#?}");
+                    ended.assert_fits();
                     said.push_str(&words(&ended.out));
                     commands += 1;
                 }
             }
             "text" => {
-                for line in text.lines() {
-                    assert!(said.contains(line), "no `{line}` in {said:.20000}");
+                for line in text.lines().filter(|line| !said.contains(*line)) {
+                    let is_noise = is_real && line.starts_with("Verdict:") && said.contains("Verdict: ");
+                    assert!(is_noise && !said.contains("Verdict: saturated"), "no `{line}` in {said:.20000}");
+                    skip(format_args!("the machine is too busy for `{line}`"));
                 }
             }
             other => panic!("a block in `{other}`"),
@@ -62,6 +65,11 @@ fn follow(page: &str, world: &World) -> usize {
 #[test]
 fn the_misread_util_is_explained() {
     assert_eq!(follow("misread-util.md", &world()), 5);
+}
+
+#[test]
+fn the_walk_through_finds_the_limiter() {
+    assert_eq!(follow("find-the-limiter.md", &World::new(&[])), 8);
 }
 
 #[test]
@@ -80,7 +88,7 @@ fn the_recordings_are_those_of_the_case() {
         let path = format!("docs/examples/{name}");
         let group = "--group=cache=nvme1n1,nvme2n1,nvme3n1";
         let ended = world.run(&["stat", "--from", &path, group, "--format", "json"]);
-        let document: Value = serde_json::from_str(&ended.out).expect("the output is JSON");
+        let document = ended.json();
         let intervals = document["sysstat"]["hosts"][0]["statistics"].as_array().expect("intervals");
         assert_eq!(intervals.len(), 180);
         let disks = intervals.iter().flat_map(|interval| interval["disk"].as_array().expect("disks"));
@@ -108,8 +116,7 @@ fn stat_and_compare_never_contradict_each_other_on_a_recording() {
         if !matches!((alone.code, both.code), (Some(0 | 1), Some(0 | 1))) {
             continue;
         }
-        let parsed = |text: &str| serde_json::from_str::<Value>(text).expect("the output is JSON");
-        let (alone, both) = (parsed(&alone.out), parsed(&both.out));
+        let (alone, both) = (alone.json(), both.json());
         let intervals = alone["sysstat"]["hosts"][0]["statistics"].as_array().expect("intervals");
         for comparison in both["comparisons"].as_array().expect("comparisons") {
             let disks = intervals.iter().flat_map(|interval| interval["disk"].as_array().expect("disks"));
