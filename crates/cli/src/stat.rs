@@ -14,16 +14,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll_observe::stat::Observed;
 use plimsoll_observe::stat::history::History;
 use plimsoll_observe::stat::host::Host;
 use plimsoll_observe::stat::output::Selection;
-use plimsoll_observe::stat::pictures::{PICTURES, Series};
+use plimsoll_observe::stat::pictures::PICTURES;
 use plimsoll_show::page;
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat, input, time_within};
 use crate::output::{Output, Pictures};
+use crate::screen;
 use watching::Roots;
 pub(crate) use watching::watch;
 
@@ -229,34 +229,22 @@ pub(crate) fn run(arguments: &StatArguments) -> Result<Outcome, Failure> {
         return compare::run(arguments);
     }
     let files = Files::check(arguments)?;
-    let kept = files.kept();
-    let (kept, outcome) = if !arguments.saved.from.is_empty() {
-        saved::run(arguments, kept)?
+    let mut history = files.is_any().then(History::default);
+    let ended = if !arguments.saved.from.is_empty() {
+        saved::run(arguments, &mut history)
     } else if arguments.show.top {
-        top::run(arguments, kept)?
+        top::run(arguments, &mut history)
     } else {
-        live::run(arguments, kept)?
+        live::run(arguments, &mut history)
     };
-    files.write(&kept)?;
-    Ok(outcome)
-}
 
-/// The observations that the page and the pictures need.
-#[derive(Default)]
-struct Kept {
-    page: Option<History>,
-    pictures: Option<Series>,
-}
-
-impl Kept {
-    fn push(&mut self, observed: &Observed) {
-        if let Some(history) = &mut self.page {
-            history.push(observed.clone());
-        }
-        if let Some(series) = &mut self.pictures {
-            series.push(observed);
-        }
+    // A run that failed keeps its page and pictures: then they are needed most.
+    let history = history.filter(|history| ended.is_ok() || history.last().is_some());
+    match (files.write(history.as_ref()), &ended) {
+        (Err(error), Err(_)) => screen::warning(&error.to_string()),
+        (written, _) => written?,
     }
+    ended
 }
 
 /// The files of the page and the pictures.
@@ -271,22 +259,21 @@ impl Files {
         Ok(Files { page, pictures })
     }
 
-    fn kept(&self) -> Kept {
-        Kept {
-            page: self.page.as_ref().map(|_| History::default()),
-            pictures: self.pictures.as_ref().map(|_| Series::default()),
-        }
+    /// Returns whether a file needs the history of the run.
+    fn is_any(&self) -> bool {
+        self.page.is_some() || self.pictures.is_some()
     }
 
     /// Writes the requested files; omits a picture without content.
-    fn write(&self, kept: &Kept) -> Result<(), Failure> {
+    fn write(&self, history: Option<&History>) -> Result<(), Failure> {
         const TITLE: &str = "What the disks did";
-        if let (Some(output), Some(history)) = (&self.page, &kept.page) {
+        let Some(history) = history else { return Ok(()) };
+        if let Some(output) = &self.page {
             output.write(&page::html(TITLE, &history.recorded()))?;
         }
-        if let (Some(output), Some(series)) = (&self.pictures, &kept.pictures) {
+        if let Some(output) = &self.pictures {
             for name in PICTURES {
-                let charts = series.picture(name);
+                let charts = history.picture(name);
                 if !charts.is_empty() {
                     output.write(name, TITLE, &charts)?;
                 }
@@ -308,10 +295,10 @@ impl StatArguments {
         Selection { devices: self.show.devices.clone(), omit_idle: self.show.omit_idle }
     }
 
-    fn sink(&self, host: Host, kept: Kept) -> sink::Sink {
+    fn sink<'a>(&self, host: Host, history: &'a mut Option<History>) -> sink::Sink<'a> {
         let ShowFlags { extended, timestamps, devices_only, .. } = self.show;
         let tables = table::Tables::new(extended, timestamps, !devices_only);
-        sink::Sink::new(self.format, tables, self.selection(), host, kept)
+        sink::Sink::new(self.format, tables, self.selection(), host, history)
     }
 }
 

@@ -19,15 +19,16 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Instant;
 
+use plimsoll_observe::stat::history::History;
 use plimsoll_observe::stat::host::{Host, Reading, Sampler};
 use plimsoll_observe::stat::watch::Watch;
 use plimsoll_observe::stat::{Interval, Observed};
 
 use super::classes::Classes;
 use super::recording::Recording;
-use super::sink::{AnswerPlace, Sink, or_save};
+use super::sink::{AnswerPlace, Sink};
 use super::watching::watch;
-use super::{Kept, StatArguments};
+use super::StatArguments;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt;
 
@@ -50,20 +51,20 @@ impl Stop {
     }
 }
 
-pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcome), Failure> {
+pub(super) fn run(arguments: &StatArguments, history: &mut Option<History>) -> Result<Outcome, Failure> {
     // Read the disk files before setting the Ctrl-C handler: a pipe without a writer blocks, and must stay
     // interruptible.
     let watch = Live::watch(arguments)?;
     // Install the handler before the first reading: a user who ends the run early gets a whole document, too.
     let stop = Stop::on_signal()?;
     let mut live = Live::start(arguments, watch)?;
-    let mut sink = arguments.sink(Host::read(&arguments.host.proc_root), kept);
+    let mut sink = arguments.sink(Host::read(&arguments.host.proc_root), history);
     if arguments.saved.record.is_some() {
         sink = sink.with_summary(false, AnswerPlace::End);
     }
 
     let mut left = arguments.count;
-    let show = |live: &mut Live, sink: &mut Sink, observed: Observed, left: &mut Option<u64>| {
+    let show = |live: &mut Live, sink: &mut Sink<'_>, observed: Observed, left: &mut Option<u64>| {
         *left = left.map(|count| count.saturating_sub(1));
         live.classes.tell();
         sink.interval(observed, live.classes.rows())
@@ -87,10 +88,9 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
         }
     }
 
-    let (kept, closed) = sink.end();
+    let closed = sink.end();
     live.end();
-    let outcome = ended.and_then(|is_interrupted| if is_interrupted { Ok(Outcome::Interrupted) } else { closed });
-    or_save(arguments, kept, outcome)
+    if ended? { Ok(Outcome::Interrupted) } else { closed }
 }
 
 /// The observed host.

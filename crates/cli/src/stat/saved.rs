@@ -29,7 +29,7 @@ use plimsoll_observe::stat::{Basis, Interval, Judged, Observed, ReadOptions, Ver
 use plimsoll_show::answer::{Answer, Mood};
 
 use super::sink::AnswerPlace;
-use super::{Kept, StatArguments, sink, watching};
+use super::{StatArguments, watching};
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
 use crate::screen;
@@ -37,7 +37,7 @@ use crate::screen;
 /// Most intervals that a table shows without `--intervals`.
 const SHOWN_MOST: usize = 20;
 
-pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcome), Failure> {
+pub(super) fn run(arguments: &StatArguments, history: &mut Option<History>) -> Result<Outcome, Failure> {
     let mut watch = watching::watch(&arguments.capacity, &arguments.show.groups, None)?;
     let paths: Vec<&Path> = arguments.saved.from.iter().map(AsRef::as_ref).collect();
     let recorded = read(arguments, &paths)?;
@@ -49,24 +49,24 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     let mut place = AnswerPlace::BeginInOtherWords;
     let mut head = None;
     if arguments.format == ReportFormat::Table {
-        let history = history(&observed, &arguments.show.devices);
-        let answer = answer(&observed, &history, &arguments.show.devices);
+        let counted = counted_history(&observed, &arguments.show.devices);
+        let answer = answer(&observed, &counted, &arguments.show.devices);
         let answer = answer.as_ref().map_or_else(String::new, screen::answer);
-        if history.is_of_several() && screen::is_whole(&answer) {
+        if counted.is_of_several() && screen::is_whole(&answer) {
             place = AnswerPlace::Begin;
         }
         head = Some(format!("{answer}{}\n\n", screen::wrap(&recorded.origin)));
     }
 
-    let mut sink = arguments.sink(Host::default(), kept).with_summary(is_long, place);
+    let mut sink = arguments.sink(Host::default(), history).with_summary(is_long, place);
     head.map_or(Ok(()), |head| sink.print(&head))?;
     if is_long && arguments.format == ReportFormat::Table {
         screen::note(&format!("{} intervals: --intervals shows each", format_count(intervals as u64)));
     }
 
     let shown = observed.into_iter().try_for_each(|observed| sink.interval(observed, &[]));
-    let (kept, closed) = sink.end();
-    sink::or_save(arguments, kept, shown.and(closed))
+    let closed = sink.end();
+    shown.and(closed)
 }
 
 /// Returns the intervals that count. A mean since boot counts only if there is no other interval, as in the summary.
@@ -80,7 +80,7 @@ fn is_wanted(judged: &Judged, wanted: &[String]) -> bool {
 }
 
 /// Collects the intervals that count, of the devices `wanted`, or of all if `wanted` is empty.
-fn history(observed: &[Observed], wanted: &[String]) -> History {
+fn counted_history(observed: &[Observed], wanted: &[String]) -> History {
     let mut history = History::default();
     for mut observed in counted(observed).cloned() {
         observed.devices.retain(|judged| is_wanted(judged, wanted));

@@ -6,7 +6,7 @@
 //! # How it works
 //! [`Sink::interval`] prints an interval at once. JSON is one document: its head precedes the first interval, its tail
 //! is written by [`Sink::end`], so that it is complete whenever the run ends. The sink records whether any verdict was
-//! a finding. All runs end in [`or_save`]: a failed run keeps its page and pictures, too.
+//! a finding.
 //!
 //! # Limits
 //! A program that is killed (SIGKILL) leaves JSON without its tail. A reader that closes stdout ends a live run; saved
@@ -22,22 +22,22 @@ use plimsoll_observe::stat::output::{Selection, csv, has_finding, json, time};
 use plimsoll_observe::stat::programs::ClassRow;
 
 use super::table::{self, Tables};
-use super::{Files, Kept, StatArguments};
 use crate::failure::{Failure, Outcome, told};
 use crate::flags::ReportFormat;
 use crate::screen;
 
 /// Prints intervals and keeps them for pages and pictures.
-pub(super) struct Sink {
+pub(super) struct Sink<'a> {
     format: ReportFormat,
     tables: Tables,
     selection: Selection,
     host: Host,
-    kept: Kept,
+    /// The intervals so far, if a page, pictures or a summary need them.
+    history: &'a mut Option<History>,
     intervals: u64,
     has_finding: bool,
-    /// The intervals of the summary at the end, if one is printed, and the place of its answer.
-    summary: Option<(History, AnswerPlace)>,
+    /// The place of the answer of the summary at the end, if one is printed.
+    summary: Option<AnswerPlace>,
     /// Whether only the summary is printed.
     is_silent: bool,
     /// Whether the reader of stdout has closed it. Intervals are then judged and kept, and not printed.
@@ -58,27 +58,33 @@ pub(super) enum AnswerPlace {
 /// Most lines of a summary.
 const SUMMARY_LINES: usize = 15;
 
-impl Sink {
-    /// Returns a sink that has not printed yet. `kept` collects the data of pictures.
-    pub(super) fn new(format: ReportFormat, tables: Tables, selection: Selection, host: Host, kept: Kept) -> Sink {
-        let (summary, is_silent, is_closed) = (None, false, false);
-        Sink { format, tables, selection, host, kept, intervals: 0, has_finding: false, summary, is_silent, is_closed }
+impl Sink<'_> {
+    /// Returns a sink that has not printed yet.
+    pub(super) fn new(
+        format: ReportFormat,
+        tables: Tables,
+        selection: Selection,
+        host: Host,
+        history: &mut Option<History>,
+    ) -> Sink<'_> {
+        let (intervals, has_finding, summary, is_silent, is_closed) = (0, false, None, false, false);
+        Sink { format, tables, selection, host, history, intervals, has_finding, summary, is_silent, is_closed }
     }
 
     /// Ends a table with a summary; with `is_silent` prints nothing else.
-    pub(super) fn with_summary(self, is_silent: bool, answer: AnswerPlace) -> Sink {
-        match self.format {
-            ReportFormat::Table => Sink { summary: Some((History::default(), answer)), is_silent, ..self },
-            ReportFormat::Json | ReportFormat::Csv => self,
+    pub(super) fn with_summary(mut self, is_silent: bool, answer: AnswerPlace) -> Self {
+        if self.format == ReportFormat::Table {
+            self.history.get_or_insert_default();
+            (self.summary, self.is_silent) = (Some(answer), is_silent);
         }
+        self
     }
 
     /// Prints the selected part of an interval.
     pub(super) fn interval(&mut self, mut observed: Observed, classes: &[ClassRow]) -> Result<(), Failure> {
         self.selection.apply(&mut observed);
         self.has_finding |= has_finding(&observed);
-        self.kept.push(&observed);
-        if let Some((history, _)) = &mut self.summary {
+        if let Some(history) = self.history {
             history.push(observed.clone());
         }
         if self.is_silent {
@@ -105,20 +111,19 @@ impl Sink {
         Ok(())
     }
 
-    /// Ends the document. Returns the data of pictures, and the outcome.
-    pub(super) fn end(mut self) -> (Kept, Result<Outcome, Failure>) {
-        let ended = self.print_tail();
-        let outcome = if self.has_finding { Outcome::Finding } else { Outcome::Done };
-        (self.kept, ended.map(|()| outcome))
-    }
-
-    fn print_tail(&mut self) -> Result<(), Failure> {
+    /// Ends the document. Returns the outcome.
+    pub(super) fn end(mut self) -> Result<Outcome, Failure> {
         if self.format == ReportFormat::Json {
             let head = if self.intervals == 0 { self.head(None)? } else { String::new() };
             self.print(&format!("{head}{}", json::TAIL))?;
         }
-        let summary = self.summary.as_ref().map(|(history, place)| summary(history, *place));
-        summary.filter(|text| !text.is_empty()).map_or(Ok(()), |text| self.print(&text))
+        if let (Some(history), Some(place)) = (self.history.as_ref(), self.summary) {
+            let text = summary(history, place);
+            if !text.is_empty() {
+                self.print(&text)?;
+            }
+        }
+        Ok(if self.has_finding { Outcome::Finding } else { Outcome::Done })
     }
 
     fn head(&self, at_unix_ms: Option<u64>) -> Result<String, Failure> {
@@ -149,22 +154,4 @@ fn summary(history: &History, place: AnswerPlace) -> String {
         lines.push("... (--page FILE has all devices)");
     }
     answer + &lines.join("\n")
-}
-
-/// Returns the end of a run with the data of pages and pictures. If the run failed, writes these first: then they are
-/// needed most.
-pub(super) fn or_save(
-    arguments: &StatArguments,
-    kept: Kept,
-    ended: Result<Outcome, Failure>,
-) -> Result<(Kept, Outcome), Failure> {
-    match ended {
-        Ok(outcome) => Ok((kept, outcome)),
-        Err(failure) => {
-            if let Err(error) = Files::check(arguments).and_then(|files| files.write(&kept)) {
-                screen::warning(&error.to_string());
-            }
-            Err(failure)
-        }
-    }
 }

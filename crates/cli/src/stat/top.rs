@@ -19,6 +19,7 @@ mod view;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use plimsoll_observe::stat::history::History;
 use plimsoll_observe::stat::host::Host;
 use plimsoll_observe::stat::output::has_finding;
 use ratatui::DefaultTerminal;
@@ -27,8 +28,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::live::{Live, Stop};
-use super::sink::or_save;
-use super::{Kept, StatArguments};
+use super::StatArguments;
 use crate::failure::{Failure, Outcome};
 use view::View;
 
@@ -57,7 +57,7 @@ fn asked(key: KeyEvent) -> Option<Asked> {
     }
 }
 
-pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcome), Failure> {
+pub(super) fn run(arguments: &StatArguments, history: &mut Option<History>) -> Result<Outcome, Failure> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(Failure::Input("--top needs a terminal: leave it out, or give --format json".to_owned()));
     }
@@ -71,7 +71,7 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
         view: View::new(&Host::read(&arguments.host.proc_root).name, every.as_secs_f64()),
         every,
         left: arguments.count,
-        kept,
+        history,
         has_finding: false,
     };
 
@@ -81,12 +81,12 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
 
     live.classes.tell();
     live.end();
-    let outcome = ended.and_then(|outcome| restored.map(|()| outcome).map_err(Failure::from));
-    let outcome = outcome.map(|outcome| match outcome {
+    let outcome = ended?;
+    restored?;
+    Ok(match outcome {
         Outcome::Done if top.left == Some(0) && top.has_finding => Outcome::Finding,
         other => other,
-    });
-    or_save(arguments, top.kept, outcome)
+    })
 }
 
 /// Waits for a key, a signal or the end of `pause`. Returns whether the terminal is still connected: from one that has
@@ -102,15 +102,15 @@ fn is_there(pause: Duration) -> std::io::Result<bool> {
     }
 }
 
-struct Top {
+struct Top<'a> {
     view: View,
     every: Duration,
     left: Option<u64>,
-    kept: Kept,
+    history: &'a mut Option<History>,
     has_finding: bool,
 }
 
-impl Top {
+impl Top<'_> {
     fn watch(
         &mut self,
         terminal: &mut DefaultTerminal,
@@ -147,7 +147,9 @@ impl Top {
             let mut observed = live.next()?;
             arguments.selection().apply(&mut observed);
             self.has_finding |= has_finding(&observed);
-            self.kept.push(&observed);
+            if let Some(history) = self.history {
+                history.push(observed.clone());
+            }
             self.view.push(observed, live.classes.rows());
             self.left = self.left.map(|left| left - 1);
         }

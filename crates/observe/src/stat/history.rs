@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use plimsoll_figures::units::{format_count, format_duration_ns, format_iops, format_throughput_decimal};
 use plimsoll_show::answer::{Answer, Mood, upper_first};
 use plimsoll_show::page::{Block, Section, Tile};
+use plimsoll_show::plot::Chart;
 use plimsoll_show::table::Table;
 
 use crate::stat::from::Recorded;
@@ -201,6 +202,11 @@ impl History {
         self.last.as_ref()
     }
 
+    /// Draws one of [`PICTURES`]; no chart for another name, or without any figures for it.
+    pub fn picture(&self, name: &str) -> Vec<Chart> {
+        self.series.picture(name)
+    }
+
     /// Renders the latest interval, and earlier ones as pictures. `classes` are those of running programs.
     pub fn live(&self, classes: &[ClassRow]) -> Vec<Section> {
         let Some(last) = &self.last else {
@@ -350,7 +356,7 @@ impl History {
     fn pictures_sections(&self) -> Vec<Section> {
         let headings = ["Throughput over time", "Capacity use over time", "Queues over time", "Groups over time"];
         let section = |(name, heading): (&str, &str)| {
-            let charts = self.series.picture(name);
+            let charts = self.picture(name);
             (!charts.is_empty()).then(|| Section::new(heading, [Block::Picture(charts)]))
         };
         // A line needs two intervals.
