@@ -1,6 +1,5 @@
 //! `plimsoll stat`: shows the I/O of the disks, and whether they could do more.
 
-mod classes;
 mod compare;
 mod live;
 mod recording;
@@ -10,6 +9,7 @@ mod table;
 mod top;
 mod watching;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -180,12 +180,8 @@ impl HostFlags {
     }
 }
 
-/// Devices that belong together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
-    name: String,
-    devices: Vec<String>,
-}
+/// A name, and devices that belong together.
+pub(crate) type Group = (String, Vec<String>);
 
 /// Reads the name of a device, or its path in /dev.
 fn parse_device(text: &str) -> Result<String, String> {
@@ -206,15 +202,12 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 pub(crate) fn parse_group(text: &str) -> Result<Group, String> {
     let expected = || "expected NAME=DEV,DEV with at least two devices, such as data=nvme0n1,nvme1n1".to_owned();
     let (name, members) = text.split_once('=').ok_or_else(expected)?;
-    let mut devices = members.split(',').map(parse_device).collect::<Result<Vec<_>, _>>()?;
-    let given = devices.len();
-    devices.sort();
-    devices.dedup();
-    if name.is_empty() || devices.len() < 2 || devices.len() != given {
+    let devices = members.split(',').map(parse_device).collect::<Result<Vec<_>, _>>()?;
+    let different: BTreeSet<&String> = devices.iter().collect();
+    if name.is_empty() || devices.len() < 2 || different.len() != devices.len() {
         return Err(expected());
     }
-    let devices = members.split(',').map(parse_device).collect::<Result<Vec<_>, _>>()?;
-    Ok(Group { name: name.to_owned(), devices })
+    Ok((name.to_owned(), devices))
 }
 
 impl StatArguments {
@@ -286,7 +279,7 @@ impl Files {
 impl StatArguments {
     /// Returns the devices named by `--device`, in a group, or with a capacity.
     fn named(&self) -> impl Iterator<Item = &str> {
-        let of_groups = self.show.groups.iter().flat_map(|group| &group.devices);
+        let of_groups = self.show.groups.iter().flat_map(|(_, devices)| devices);
         let by_name = self.show.devices.iter().chain(of_groups).map(String::as_str);
         by_name.chain(self.capacity.disks.iter().filter_map(|text| watching::split(text).0))
     }
@@ -319,7 +312,8 @@ mod tests {
         ];
         for (text, expected) in cases {
             let found = parse_group(text).ok();
-            let found = found.as_ref().map(|g| (g.name.as_str(), g.devices.iter().map(String::as_str).collect()));
+            let found =
+                found.as_ref().map(|(name, devices)| (name.as_str(), devices.iter().map(String::as_str).collect()));
             assert_eq!(found, expected, "{text}");
         }
     }

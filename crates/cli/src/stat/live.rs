@@ -21,16 +21,16 @@ use std::time::Instant;
 
 use plimsoll_observe::stat::history::History;
 use plimsoll_observe::stat::host::{Host, Reading, Sampler};
+use plimsoll_observe::stat::programs::{ClassRow, Programs};
 use plimsoll_observe::stat::watch::Watch;
 use plimsoll_observe::stat::{Interval, Observed};
 
-use super::classes::Classes;
+use super::StatArguments;
 use super::recording::Recording;
 use super::sink::{AnswerPlace, Sink};
 use super::watching::watch;
-use super::StatArguments;
 use crate::failure::{Failure, Outcome};
-use crate::interrupt;
+use crate::{interrupt, screen};
 
 /// Signalled by Ctrl-C, SIGTERM or SIGHUP.
 pub(super) struct Stop(Receiver<()>);
@@ -66,8 +66,8 @@ pub(super) fn run(arguments: &StatArguments, history: &mut Option<History>) -> R
     let mut left = arguments.count;
     let show = |live: &mut Live, sink: &mut Sink<'_>, observed: Observed, left: &mut Option<u64>| {
         *left = left.map(|count| count.saturating_sub(1));
-        live.classes.tell();
-        sink.interval(observed, live.classes.rows())
+        live.tell();
+        sink.interval(observed, &live.classes)
     };
 
     let mut ended = Ok(false);
@@ -102,8 +102,12 @@ pub(super) struct Live {
     devices: Vec<String>,
     with_partitions: bool,
     recording: Option<Recording>,
-    /// The classes of running programs.
-    pub(super) classes: Classes,
+    /// The running programs, unless they are omitted.
+    programs: Option<Programs>,
+    /// The scheduling classes of running programs in the last interval.
+    pub(super) classes: Vec<ClassRow>,
+    /// Messages about programs that are not yet printed.
+    told: Vec<String>,
 }
 
 impl Live {
@@ -127,9 +131,12 @@ impl Live {
         if let Some(recording) = &mut recording {
             recording.write(&before, sampler.facts())?;
         }
-        let classes = Classes::start(&arguments.host);
+        let programs = (!arguments.host.no_programs).then(Programs::default);
         let with_partitions = arguments.show.partitions;
-        Ok(Live { sampler, watch, before, devices, with_partitions, recording, classes })
+        let (classes, told) = (Vec::new(), Vec::new());
+        let mut live = Live { sampler, watch, before, devices, with_partitions, recording, programs, classes, told };
+        live.ask_programs();
+        Ok(live)
     }
 
     /// Returns the means since boot.
@@ -146,8 +153,21 @@ impl Live {
         }
         let interval = now.since(&self.before);
         self.before = now;
-        self.classes.look();
+        self.ask_programs();
         Ok(self.observe(interval))
+    }
+
+    /// Asks the programs that run now.
+    fn ask_programs(&mut self) {
+        let Some(programs) = &mut self.programs else { return };
+        let looked = programs.look();
+        self.told.extend(looked.silent);
+        self.classes = looked.rows;
+    }
+
+    /// Prints the pending messages to stderr.
+    pub(super) fn tell(&mut self) {
+        self.told.drain(..).for_each(|sentence| screen::warning(&sentence));
     }
 
     /// Ends the recording, and reports its length.

@@ -24,7 +24,7 @@ use plimsoll_figures::units::{format_duration_ns, format_iops_short, format_thro
 use plimsoll_observe::stat::host::Host;
 use plimsoll_observe::stat::output::{says_no, time};
 use plimsoll_observe::stat::programs::ClassRow;
-use plimsoll_observe::stat::{Basis, Columns, CpuShares, Gap, GroupObserved, Judged, Observed, Remark, Verdict};
+use plimsoll_observe::stat::{Basis, CpuShares, Gap, GroupObserved, Judged, Observed, Remark, Verdict};
 
 use crate::screen;
 
@@ -56,42 +56,16 @@ const SHORT: [(&str, usize); 12] = [
     ("verdict", 100),
 ];
 
-/// A part of iostat's pretty layout: names of columns with their widths, and their cells.
-struct Part {
-    columns: &'static [(&'static str, usize)],
-    cells: fn(&Columns) -> Vec<Option<f64>>,
-}
-
-const PARTS: [Part; 4] = [
-    Part {
-        columns: &[("r/s", 8), ("rkB/s", 10), ("rrqm/s", 9), ("%rrqm", 7), ("r_await", 8), ("rareq-sz", 9)],
-        cells: |c| {
-            let (rate, kib) = (c.reads_per_s, c.read_kib_per_s);
-            vec![rate, kib, c.read_merges_per_s, c.read_merged_percent, c.read_await_ms, c.read_size_kib]
-        },
-    },
-    Part {
-        columns: &[("w/s", 8), ("wkB/s", 10), ("wrqm/s", 9), ("%wrqm", 7), ("w_await", 8), ("wareq-sz", 9)],
-        cells: |c| {
-            let (rate, kib) = (c.writes_per_s, c.write_kib_per_s);
-            vec![rate, kib, c.write_merges_per_s, c.write_merged_percent, c.write_await_ms, c.write_size_kib]
-        },
-    },
-    Part {
-        columns: &[("d/s", 8), ("dkB/s", 10), ("drqm/s", 9), ("%drqm", 7), ("d_await", 8), ("dareq-sz", 9)],
-        cells: |c| {
-            let (rate, kib) = (c.discards_per_s, c.discard_kib_per_s);
-            vec![rate, kib, c.discard_merges_per_s, c.discard_merged_percent, c.discard_await_ms, c.discard_size_kib]
-        },
-    },
-    Part {
-        columns: &[("f/s", 8), ("f_await", 8), ("aqu-sz", 8), ("%util", 7)],
-        cells: |c| vec![c.flushes_per_s, c.flush_await_ms, c.queue, c.util_percent],
-    },
+/// The parts of iostat's pretty layout: names of columns with their widths.
+const PARTS: [&[(&str, usize)]; 4] = [
+    &[("r/s", 8), ("rkB/s", 10), ("rrqm/s", 9), ("%rrqm", 7), ("r_await", 8), ("rareq-sz", 9)],
+    &[("w/s", 8), ("wkB/s", 10), ("wrqm/s", 9), ("%wrqm", 7), ("w_await", 8), ("wareq-sz", 9)],
+    &[("d/s", 8), ("dkB/s", 10), ("drqm/s", 9), ("%drqm", 7), ("d_await", 8), ("dareq-sz", 9)],
+    &[("f/s", 8), ("f_await", 8), ("aqu-sz", 8), ("%util", 7)],
 ];
 
 /// The figures that iostat before version 11 has only for reads and writes together.
-const OLD_PART: Part = Part { columns: &[("areq-sz", 9), ("await", 8)], cells: |c| vec![c.size_kib, c.await_ms] };
+const OLD_PART: &[(&str, usize)] = &[("areq-sz", 9), ("await", 8)];
 
 /// Returns whether await is known only for reads and writes together.
 fn is_old(devices: &[Judged]) -> bool {
@@ -223,25 +197,23 @@ fn short(devices: &[Judged]) -> String {
         name => name.to_owned(),
     });
 
+    let cell = |judged: &Judged, name: &str| match name {
+        "Device" => screen::printable(&judged.interval.device),
+        "r_await" if is_old => String::new(),
+        "w_await" if is_old => figure(judged.interval.columns.await_ms),
+        "U" => capacity(judged),
+        "S" => percent(judged.saturation),
+        "verdict" => verdict(judged).to_owned(),
+        name => figure(of_name(judged, name)),
+    };
     let mut lines = vec![aligned(&header)];
-    for judged in devices {
-        let columns = &judged.interval.columns;
-        lines.push(aligned(&[
-            screen::printable(&judged.interval.device),
-            figure(columns.reads_per_s),
-            figure(columns.writes_per_s),
-            figure(columns.read_kib_per_s),
-            figure(columns.write_kib_per_s),
-            if is_old { String::new() } else { figure(columns.read_await_ms) },
-            figure(if is_old { columns.await_ms } else { columns.write_await_ms }),
-            figure(columns.queue),
-            figure(columns.util_percent),
-            capacity(judged),
-            percent(judged.saturation),
-            verdict(judged).to_owned(),
-        ]));
-    }
+    lines.extend(devices.iter().map(|judged| aligned(&SHORT.map(|(name, _)| cell(judged, name)))));
     lines.join("\n")
+}
+
+/// Returns the column of this name in iostat's text, where percent have a sign before their key.
+fn of_name(judged: &Judged, name: &str) -> Option<f64> {
+    judged.interval.columns.of_key(name.trim_start_matches('%'))
 }
 
 /// Aligns a line of the short table: the first and last cell to the left, the others to the right.
@@ -281,15 +253,14 @@ fn extended(devices: &[Judged]) -> String {
 }
 
 /// Returns a part of iostat's layout: the figures, then the name.
-fn pretty(part: &Part, devices: &[Judged]) -> String {
-    let header: String = part.columns.iter().map(|(name, width)| format!("{name:>width$}")).collect();
+fn pretty(part: &[(&str, usize)], devices: &[Judged]) -> String {
+    let header: String = part.iter().map(|(name, width)| format!("{name:>width$}")).collect();
     let line = |judged: &Judged| {
-        let cells = (part.cells)(&judged.interval.columns);
         // A figure that fills its column still has a blank before it.
-        let cell = |(value, (_, width)): (&Option<f64>, &(&str, usize))| {
-            format!(" {:>width$}", figure(*value), width = width - 1)
+        let cell = |(name, width): &(&str, usize)| {
+            format!(" {:>width$}", figure(of_name(judged, name)), width = width - 1)
         };
-        let figures: String = cells.iter().zip(part.columns).map(cell).collect();
+        let figures: String = part.iter().map(cell).collect();
         format!("{figures} {}", screen::printable(&judged.interval.device))
     };
     let lines: Vec<String> = devices.iter().map(line).collect();

@@ -27,8 +27,8 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::live::{Live, Stop};
 use super::StatArguments;
+use super::live::{Live, Stop};
 use crate::failure::{Failure, Outcome};
 use view::View;
 
@@ -79,7 +79,7 @@ pub(super) fn run(arguments: &StatArguments, history: &mut Option<History>) -> R
     let ended = top.watch(&mut terminal, arguments, &mut live, &stop);
     let restored = ratatui::try_restore();
 
-    live.classes.tell();
+    live.tell();
     live.end();
     let outcome = ended?;
     restored?;
@@ -150,7 +150,7 @@ impl Top<'_> {
             if let Some(history) = self.history {
                 history.push(observed.clone());
             }
-            self.view.push(observed, live.classes.rows());
+            self.view.push(observed, &live.classes);
             self.left = self.left.map(|left| left - 1);
         }
         Ok(Outcome::Done)

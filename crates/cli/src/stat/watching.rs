@@ -22,12 +22,13 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use plimsoll::sys::{mounts, sysfs};
-use plimsoll_files::io_properties::{self, IoProperties};
+use plimsoll_files::io_properties::IoProperties;
 use plimsoll_observe::stat::capacity::Capacity;
 use plimsoll_observe::stat::watch::{ANY_DEVICE, Watch, WatchOptions};
 
 use super::{CapacityFlags, Group, parse_device};
 use crate::failure::Failure;
+use crate::flags::read_properties;
 use crate::screen;
 
 /// Roots of the kernel's files: of this host, or mounted elsewhere.
@@ -41,9 +42,7 @@ pub(crate) struct Roots<'a> {
 pub(crate) fn watch(flags: &CapacityFlags, groups: &[Group], host: Option<Roots<'_>>) -> Result<Watch, Failure> {
     let mut capacities = BTreeMap::new();
     if let Some(path) = &flags.io_properties {
-        let properties = io_properties::parse_from_file(path)?;
-        properties.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
-        capacities = of_properties(&properties, host)?;
+        capacities = of_properties(&read_properties(path)?, host)?;
     }
     for text in &flags.disks {
         let (device, name) = split(text);
@@ -53,14 +52,13 @@ pub(crate) fn watch(flags: &CapacityFlags, groups: &[Group], host: Option<Roots<
             return Err(Failure::Input(format!("--disk {text}: there is a capacity of {which} already")));
         }
     }
-    for (at, Group { name, .. }) in groups.iter().enumerate() {
-        if groups.iter().take(at).any(|group| group.name == *name) {
+    for (at, (name, _)) in groups.iter().enumerate() {
+        if groups.iter().take(at).any(|(earlier, _)| earlier == name) {
             let problem = format!("--group {name}=...: there is a group of this name already: give it another name");
             return Err(Failure::Input(problem));
         }
     }
-    let groups = groups.iter().map(|group| (group.name.clone(), group.devices.clone())).collect();
-    Ok(Watch::new(WatchOptions { capacities, groups }))
+    Ok(Watch::new(WatchOptions { capacities, groups: groups.to_vec() }))
 }
 
 /// Splits a device, if there is one, from its capacity. If a file has the whole text as its name, returns that file.
@@ -119,6 +117,8 @@ fn disk_of(place: &str, host: Roots<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_files::io_properties;
+
     use super::*;
 
     #[test]
@@ -135,10 +135,7 @@ mod tests {
 
     #[test]
     fn two_groups_of_one_name_are_refused() {
-        let group = |name: &str, devices: [&str; 2]| Group {
-            name: name.to_owned(),
-            devices: devices.map(str::to_owned).into(),
-        };
+        let group = |name: &str, devices: [&str; 2]| (name.to_owned(), devices.map(str::to_owned).into());
         let flags = CapacityFlags { io_properties: None, disks: Vec::new() };
         let groups = [group("data", ["sda", "sdb"]), group("log", ["sdc", "sdd"]), group("data", ["sde", "sdf"])];
         assert!(watch(&flags, &groups[..2], None).is_ok());

@@ -29,7 +29,7 @@ use plimsoll_show::plot::Chart;
 use plimsoll_show::table::Table;
 
 use crate::stat::from::Recorded;
-use crate::stat::output::{keyed, says_no, time};
+use crate::stat::output::{says_no, time};
 use crate::stat::pictures::{PICTURES, Series};
 use crate::stat::programs::ClassRow;
 use crate::stat::watch::Watch;
@@ -407,8 +407,7 @@ fn until(observed: &Observed) -> String {
 fn device_table(observed: &Observed) -> Table {
     let headers = ["device", "verdict", "U", "S"].into_iter().chain(COLUMNS).chain(["capacity known from"]);
     let row = |judged: &Judged| {
-        let of_key = |key: &&str| keyed(&judged.interval.columns).find(|(name, _)| name == key)?.1;
-        let columns = COLUMNS.iter().map(of_key);
+        let columns = COLUMNS.map(|key| column(judged.interval.columns.of_key(key)));
         let basis = match &judged.capacity_basis {
             Basis::Model(name) => name.clone(),
             Basis::HighestSeen => "the highest seen".to_owned(),
@@ -416,7 +415,7 @@ fn device_table(observed: &Observed) -> Table {
         };
         let mut row = vec![judged.interval.device.clone(), verdict_words(judged.verdict)];
         row.extend([part_text(judged.capacity_use), part_text(judged.saturation)]);
-        row.extend(columns.map(column));
+        row.extend(columns);
         row.push(basis);
         row
     };

@@ -235,6 +235,12 @@ impl Columns {
         }
     }
 
+    /// Returns the column of a key of iostat's JSON; `None` also for another key.
+    pub fn of_key(&self, key: &str) -> Option<f64> {
+        let mut columns = COLUMNS.iter().zip(self.all());
+        columns.find(|(column, _)| column.key == key)?.1
+    }
+
     /// Returns reads, writes and discards a second; `None` if no rate is known.
     pub fn requests_per_s(&self) -> Option<f64> {
         sum([self.reads_per_s, self.writes_per_s, self.discards_per_s]).or(self.transfers_per_s)
