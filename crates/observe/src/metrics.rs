@@ -51,55 +51,42 @@ pub fn encode_host(observed: &Observed) -> String {
 
 fn of_interval(page: &mut Exposition, observed: &Observed) {
     page.family("plimsoll_host_interval_seconds", "Length of the interval that the figures are of.", Kind::Gauge);
-    observed.duration_s.into_iter().for_each(|seconds| page.sample(&[], seconds));
+    known(page, &[], observed.duration_s);
 
     let help = "When that interval ended, in seconds since 1970.";
     page.family("plimsoll_host_interval_end_timestamp_seconds", help, Kind::Gauge);
-    observed.end_unix_ms.into_iter().for_each(|ms| page.sample(&[], ms as f64 / 1000.0));
+    known(page, &[], observed.end_unix_ms.map(|ms| ms as f64 / 1000.0));
 }
 
 fn of_devices(page: &mut Exposition, devices: &[Judged]) {
-    let name = |device: &Judged| device.interval.device.clone();
+    let named: Vec<(&str, &Judged)> = devices.iter().map(|device| (device.interval.device.as_str(), device)).collect();
+
     let help = "Part of the device's capacity that is used (U), by what the capacity is known from.";
     page.family("plimsoll_disk_capacity_use_ratio", help, Kind::Gauge);
-    for device in devices {
-        if let Some(used) = device.capacity_use {
-            page.sample(&[("device", &name(device)), ("basis", device.capacity_basis.name())], used);
-        }
+    for (name, device) in &named {
+        known(page, &[("device", name), ("basis", device.capacity_basis.name())], device.capacity_use);
     }
 
     let help = "Part of their time that requests wait (S), by direction.";
     page.family("plimsoll_disk_saturation_ratio", help, Kind::Gauge);
-    for device in devices {
-        let directions =
-            [("all", device.saturation), ("read", device.read_saturation), ("write", device.write_saturation)];
-        for (direction, saturation) in directions {
-            if let Some(saturation) = saturation {
-                page.sample(&[("device", &name(device)), ("direction", direction)], saturation);
-            }
-        }
+    for (name, device) in &named {
+        known(page, &[("device", name), ("direction", "all")], device.saturation);
+        known(page, &[("device", name), ("direction", "read")], device.read_saturation);
+        known(page, &[("device", name), ("direction", "write")], device.write_saturation);
     }
 
     let help = "Part of the time in which anything was under way, as iostat's %util; says little of parallel devices.";
     page.family("plimsoll_disk_util_ratio", help, Kind::Gauge);
-    for device in devices {
-        if let Some(percent) = device.interval.columns.util_percent {
-            page.sample(&[("device", &name(device))], percent / 100.0);
-        }
+    for (name, device) in &named {
+        known(page, &[("device", name)], device.interval.columns.util_percent.map(|percent| percent / 100.0));
     }
 
     page.family("plimsoll_disk_verdict", "1 for the device's state in one word, 0 for the others.", Kind::Gauge);
-    for device in devices {
-        verdicts(page, ("device", &name(device)), device.verdict);
-    }
+    named.iter().for_each(|(name, device)| verdicts(page, ("device", name), device.verdict));
 
     let help = "1 for what the device's columns may make a reader believe wrongly.";
     page.family("plimsoll_disk_remark", help, Kind::Gauge);
-    for device in devices {
-        for code in codes(&device.remarks) {
-            page.sample(&[("device", &name(device)), ("code", code)], 1.0);
-        }
-    }
+    named.iter().for_each(|(name, device)| codes(page, ("device", name), &device.remarks));
 }
 
 fn of_groups(page: &mut Exposition, groups: &[GroupObserved]) {
@@ -111,18 +98,14 @@ fn of_groups(page: &mut Exposition, groups: &[GroupObserved]) {
     let help = "How many devices would do the group's work if each did an equal part.";
     page.family("plimsoll_disk_group_effective_devices", help, Kind::Gauge);
     for group in groups {
-        if let Some(devices) = group.effective_devices {
-            page.sample(&[("group", &group.group)], devices);
-        }
+        known(page, &[("group", &group.group)], group.effective_devices);
     }
 
     let help = "By how much the busiest member's part of the bytes exceeds the mean part: 0 where all are equal.";
     page.family("plimsoll_disk_group_imbalance_ratio", help, Kind::Gauge);
     for group in groups {
         let shares: Vec<f64> = group.parts.iter().map(|part| part.bytes_share).collect();
-        if let Some(imbalance) = imbalance(&shares) {
-            page.sample(&[("group", &group.group)], imbalance);
-        }
+        known(page, &[("group", &group.group)], imbalance(&shares));
     }
 
     let help = "Part of the group's bytes that the member moved.";
@@ -134,21 +117,20 @@ fn of_groups(page: &mut Exposition, groups: &[GroupObserved]) {
     }
 
     page.family("plimsoll_disk_group_verdict", "1 for the group's state in one word, 0 for the others.", Kind::Gauge);
-    for group in groups {
-        verdicts(page, ("group", &group.group), group.verdict);
-    }
+    groups.iter().for_each(|group| verdicts(page, ("group", &group.group), group.verdict));
 
     let help = "1 for what else was seen of the group, such as a straggler.";
     page.family("plimsoll_disk_group_remark", help, Kind::Gauge);
-    for group in groups {
-        for code in codes(&group.remarks) {
-            page.sample(&[("group", &group.group), ("code", code)], 1.0);
-        }
-    }
+    groups.iter().for_each(|group| codes(page, ("group", &group.group), &group.remarks));
 }
 
-fn codes(remarks: &[Remark]) -> BTreeSet<&'static str> {
-    remarks.iter().map(|remark| remark.code).collect()
+fn known(page: &mut Exposition, labels: &[(&str, &str)], value: Option<f64>) {
+    value.into_iter().for_each(|value| page.sample(labels, value));
+}
+
+fn codes(page: &mut Exposition, whose: (&str, &str), remarks: &[Remark]) {
+    let codes: BTreeSet<&str> = remarks.iter().map(|remark| remark.code).collect();
+    codes.into_iter().for_each(|code| page.sample(&[whose, ("code", code)], 1.0));
 }
 
 fn verdicts(page: &mut Exposition, whose: (&str, &str), is: Verdict) {
