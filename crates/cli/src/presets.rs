@@ -6,6 +6,7 @@ use plimsoll_figures::units::{
     parse_data_sheet_bytes, parse_data_sheet_bytes_per_s, parse_operations_per_s,
 };
 use plimsoll_files::presets::{self, ArrayReport, Direction, Minimum, PresetInfo, PresetKind, Resolved};
+use plimsoll_show::table::{Column, Table, csv, known};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome, as_json};
@@ -30,10 +31,6 @@ enum PresetsCommand {
 /// List the presets: figures of all disks together
 #[derive(Args, Debug)]
 struct ListArguments {
-    /// Removed: `presets find` takes the kind as a word
-    #[arg(long, hide = true, value_name = "KIND", num_args = 0..=1, default_missing_value = "drive")]
-    kind: Option<String>,
-
     /// Format of the result
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     format: ReportFormat,
@@ -155,15 +152,43 @@ fn resolve(name: &str) -> Result<Resolved, Failure> {
 }
 
 fn list(arguments: &ListArguments) -> Result<Outcome, Failure> {
-    if let Some(kind) = &arguments.kind {
-        let message = format!("presets list has no --kind any more: `plimsoll presets find {kind}` finds by kind");
-        return Err(Failure::Input(message));
-    }
     let found = presets::all();
     let json = json!({ "schema": SCHEMA, "presets": found });
-    arguments.format.print(|| overview(&found), &json, || presets::to_csv(&found))?;
+    arguments.format.print(|| overview(&found), &json, || csv(&found, COLUMNS))?;
     Ok(Outcome::Done)
 }
+
+/// The columns of CSV: figures are those of all disks.
+const COLUMNS: &[Column<PresetInfo>] = &[
+    ("name", |it| it.name.clone()),
+    ("kind", |it| it.kind.to_owned()),
+    ("cloud", |it| known(it.cloud)),
+    ("family", |it| known(it.family.as_ref())),
+    ("disks", |it| known(it.disks)),
+    ("read_iops", |it| it.total.read_iops.to_string()),
+    ("read_bandwidth", |it| it.total.read_bandwidth.to_string()),
+    ("write_iops", |it| it.total.write_iops.to_string()),
+    ("write_bandwidth", |it| it.total.write_bandwidth.to_string()),
+    ("burst_read_iops", |it| known(it.burst.map(|burst| burst.read_iops))),
+    ("burst_read_bandwidth", |it| known(it.burst.map(|burst| burst.read_bandwidth))),
+    ("burst_write_iops", |it| known(it.burst.map(|burst| burst.write_iops))),
+    ("burst_write_bandwidth", |it| known(it.burst.map(|burst| burst.write_bandwidth))),
+    ("advertised_read_iops", |it| known(it.advertised_read_iops)),
+    ("advertised_write_iops", |it| known(it.advertised_write_iops)),
+    ("advertised_basis", |it| known(it.advertised_basis)),
+    ("capacity_bytes", |it| known(it.capacity_bytes)),
+    ("vcpus", |it| known(it.vcpus)),
+    ("memory_gib", |it| known(it.memory_gib)),
+    ("network_gbps", |it| known(it.network_gbps)),
+    ("mix_exponent", |it| it.mix_exponent.map_or_else(|| "infinite".to_owned(), |p| p.to_string())),
+    ("unloaded_read_us", |it| it.unloaded_read_us.to_string()),
+    ("unloaded_write_us", |it| it.unloaded_write_us.to_string()),
+    ("defaults", |it| it.defaults.join(" ")),
+    ("evidence", |it| it.evidence.to_owned()),
+    ("source", |it| it.source.to_owned()),
+    ("date", |it| it.date.to_owned()),
+    ("suspect", |it| known(it.suspect)),
+];
 
 /// Version of the JSON; it rises when a key changes its meaning or disappears.
 const SCHEMA: u32 = 1;
@@ -211,7 +236,7 @@ fn show(arguments: &ShowArguments) -> Result<Outcome, Failure> {
     let text = match (arguments.format, found.as_slice()) {
         (DiskFormat::Table, _) => found.iter().map(sheet).collect::<Vec<_>>().join("\n\n\n"),
         (DiskFormat::Json, _) => as_json(&json!({ "schema": SCHEMA, "presets": found }))?,
-        (DiskFormat::Csv, _) => presets::to_csv(&found),
+        (DiskFormat::Csv, _) => csv(&found, COLUMNS),
         (DiskFormat::Yaml, [one]) => presets::properties(one, &arguments.mountpoint),
         (DiskFormat::Yaml, _) => {
             return Err(Failure::Input(
@@ -369,7 +394,7 @@ fn find(arguments: &FindArguments) -> Result<Outcome, Failure> {
             if !asked.is_empty() {
                 screen::note(&format!("at least: {understood}"));
             }
-            presets::to_csv(&found)
+            csv(&found, COLUMNS)
         }
     };
 
@@ -382,8 +407,31 @@ fn array(arguments: &ArrayArguments) -> Result<Outcome, Failure> {
     let report = ArrayReport::new(&resolved, arguments.limit.as_ref().map(|limit| limit.value));
     let mut json = json!(report);
     json["schema"] = json!(SCHEMA);
-    arguments.format.print(|| array_table(&report, arguments.limit.as_ref()), &json, || report.to_csv())?;
+    arguments.format.print(|| array_table(&report, arguments.limit.as_ref()), &json, || array_csv(&report))?;
     Ok(if report.limit_binds { Outcome::Finding } else { Outcome::Done })
+}
+
+/// Returns CSV: a header, a line for reads and one for writes.
+fn array_csv(report: &ArrayReport) -> String {
+    let headers = [
+        "array", "direction", "members", "limit_bytes_per_s", "sum_bytes_per_s", "carried_bytes_per_s", "bound_by",
+        "left_bytes_per_s", "per_member_bytes_per_s", "per_member_pct",
+    ];
+    let row = |(name, direction): (&str, &Direction)| {
+        [
+            report.array.name.clone(),
+            name.to_owned(),
+            report.members.to_string(),
+            known(report.limit_bytes_per_s),
+            direction.sum_bytes_per_s.to_string(),
+            direction.carried_bytes_per_s.to_string(),
+            direction.bound_by.to_owned(),
+            known(direction.left_bytes_per_s),
+            direction.per_member_bytes_per_s.to_string(),
+            direction.per_member_pct.to_string(),
+        ]
+    };
+    Table::new("", headers, [("read", &report.read), ("write", &report.write)].map(row)).to_csv()
 }
 
 fn array_table(report: &ArrayReport, limit: Option<&Understood>) -> String {

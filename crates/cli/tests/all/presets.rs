@@ -41,8 +41,20 @@ fn every_form_says_what_was_asked_and_fits_a_screen() {
         assert!(widest <= Some(100), "{line}: {widest:?} columns");
         let other = world.line(&format!("presets {line} --format csv"));
         assert_eq!(other.code, Some(*code), "{line}: {other:#?}");
+        let header = other.out.lines().next().map(|header| header.split(',').count());
+        let mut rows = other.out.lines().filter(|row| !row.contains('"'));
+        assert!(rows.all(|row| Some(row.split(',').count()) == header), "{line}: {}", other.out);
         assert!(world.line(&format!("presets {line} --format json")).json()["schema"] == 1, "{line}");
     }
+}
+
+#[test]
+fn csv_has_bursts_and_what_is_advertised() {
+    let csv = World::new(&[]).line("presets show gp2 i7i.large i4i.large --format csv");
+    csv.assert_says(&[",3000,134217728,3000,134217728,", ",inferred,", ",stated,"]);
+    let array = World::new(&[]).line("presets array 3xgp3:50GB:250MB/s --limit 6800Mb/s --format csv");
+    array
+        .assert_says(&["array,direction,members,limit_bytes_per_s,", "3xgp3:50GB:250MB/s,read,3,850000000,750000000,"]);
 }
 
 #[test]
@@ -70,8 +82,6 @@ fn what_is_refused() {
         ("presets show gp3:1000MiB/s", &["0.25 MiB/s for each operation", "at least 4000 IOPS"]),
         ("presets show gp2 gp3 --format yaml", &["name one preset"]),
         ("presets find", &["--read-iops 600k"]),
-        ("presets list --kind drive", &["no --kind any more", "`plimsoll presets find drive`"]),
-        ("presets list --kind", &["`plimsoll presets find drive`"]),
         ("presets find --read-iops 5k/h", &["/s or /min"]),
         ("presets array 3xgp3 --limit 6800M/s", &["bits as Mb/s"]),
         ("presets array 300xgp3", &["1 to 256"]),

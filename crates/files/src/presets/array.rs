@@ -88,33 +88,6 @@ impl ArrayReport {
             write,
         }
     }
-
-    /// Returns CSV: a header, a line for reads and one for writes.
-    pub fn to_csv(&self) -> String {
-        let mut text = String::from(
-            "array,direction,members,limit_bytes_per_s,sum_bytes_per_s,carried_bytes_per_s,bound_by,left_bytes_per_s,\
-             per_member_bytes_per_s,per_member_pct\n",
-        );
-        let or_empty = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
-
-        for (name, direction) in [("read", &self.read), ("write", &self.write)] {
-            let cells = [
-                plimsoll_figures::units::csv_field(&self.array.name),
-                name.to_owned(),
-                self.members.to_string(),
-                or_empty(self.limit_bytes_per_s),
-                direction.sum_bytes_per_s.to_string(),
-                direction.carried_bytes_per_s.to_string(),
-                direction.bound_by.to_owned(),
-                or_empty(direction.left_bytes_per_s),
-                direction.per_member_bytes_per_s.to_string(),
-                direction.per_member_pct.to_string(),
-            ];
-            text.push_str(&cells.join(","));
-            text.push('\n');
-        }
-        text
-    }
 }
 
 #[cfg(test)]
@@ -141,7 +114,6 @@ mod tests {
             assert_eq!(read.per_member_bytes_per_s / 1_000_000, share, "{text} {limit:?}");
             assert_eq!(report.limit_binds, binds, "{text} {limit:?}");
             assert_eq!(read.bound_by, if binds { "limit" } else { "members" });
-            assert_eq!(report.to_csv().lines().count(), 3);
         }
     }
 

@@ -3,8 +3,7 @@
 //! **Why.** A figure is only useful with its source, its date and its meaning.
 //!
 //! **How.** [`PresetInfo::of`] collects row and model. Figures are given for one disk and for all; `defaults` names the
-//! values without a source. [`to_csv`] prints the columns that fit in a line, [`properties`] an io-properties file of
-//! the whole.
+//! values without a source. [`properties`] prints an io-properties file of the whole.
 //!
 //! **Limits.** An array has no vCPUs, memory or network: those belong to a single instance.
 //!
@@ -20,7 +19,7 @@
 //! ```
 
 use plimsoll_core::{CostForm, FourFigures};
-use plimsoll_figures::units::{csv_field, format_count, format_throughput_decimal};
+use plimsoll_figures::units::{format_count, format_throughput_decimal};
 use plimsoll_sim::device::CapSpec;
 use plimsoll_sim::device::presets::{Preset, PresetKind};
 use serde::Serialize;
@@ -172,57 +171,6 @@ impl Cap {
     }
 }
 
-/// Returns CSV: a header, and a line for each preset; figures are those of all disks.
-pub fn to_csv(presets: &[PresetInfo]) -> String {
-    let mut text = String::from(
-        "name,kind,cloud,family,disks,read_iops,read_bandwidth,write_iops,write_bandwidth,burst_read_iops,\
-         burst_read_bandwidth,burst_write_iops,burst_write_bandwidth,advertised_read_iops,advertised_write_iops,\
-         advertised_basis,capacity_bytes,vcpus,memory_gib,network_gbps,mix_exponent,unloaded_read_us,\
-         unloaded_write_us,defaults,evidence,source,date,suspect\n",
-    );
-
-    for preset in presets {
-        let (total, burst) = (&preset.total, preset.burst.as_ref());
-        let cells = [
-            csv_field(&preset.name),
-            preset.kind.to_owned(),
-            text_or_empty(preset.cloud),
-            text_or_empty(preset.family.as_ref()),
-            text_or_empty(preset.disks),
-            total.read_iops.to_string(),
-            total.read_bandwidth.to_string(),
-            total.write_iops.to_string(),
-            total.write_bandwidth.to_string(),
-            text_or_empty(burst.map(|burst| burst.read_iops)),
-            text_or_empty(burst.map(|burst| burst.read_bandwidth)),
-            text_or_empty(burst.map(|burst| burst.write_iops)),
-            text_or_empty(burst.map(|burst| burst.write_bandwidth)),
-            text_or_empty(preset.advertised_read_iops),
-            text_or_empty(preset.advertised_write_iops),
-            text_or_empty(preset.advertised_basis),
-            text_or_empty(preset.capacity_bytes),
-            text_or_empty(preset.vcpus),
-            text_or_empty(preset.memory_gib),
-            text_or_empty(preset.network_gbps),
-            preset.mix_exponent.map_or_else(|| "infinite".to_owned(), |p| p.to_string()),
-            preset.unloaded_read_us.to_string(),
-            preset.unloaded_write_us.to_string(),
-            preset.defaults.join(" "),
-            preset.evidence.to_owned(),
-            csv_field(preset.source),
-            preset.date.to_owned(),
-            csv_field(preset.suspect.unwrap_or_default()),
-        ];
-        text.push_str(&cells.join(","));
-        text.push('\n');
-    }
-    text
-}
-
-fn text_or_empty(value: Option<impl ToString>) -> String {
-    value.map_or_else(String::new, |value| value.to_string())
-}
-
 /// Returns an io-properties file with the figures of all disks of a preset, mounted at `mountpoint`; Seastar reads it
 /// too.
 pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
@@ -290,23 +238,14 @@ mod tests {
         assert_eq!((gp2.total.read_iops, gp2.burst.map(|burst| burst.read_iops)), (300, Some(3000)));
         let yaml = properties(&gp2, "/mnt");
         assert!(yaml.contains("burst of 3,000 operations") && yaml.contains("read_iops: 300"), "{yaml}");
-        let csv = to_csv(&[gp2.clone(), info("i7i.large"), info("i4i.large")]);
-        for part in [",3000,134217728,3000,134217728,", ",inferred,", ",stated,"] {
-            assert!(csv.contains(part), "no {part} in {csv}");
-        }
         assert_eq!((gp2.unloaded_read_us, gp2.unloaded_write_us), (700.0, 900.0));
         let gp3 = info("gp3");
         assert_eq!((gp3.mix_exponent, gp3.promised_pct, gp3.promised_time_pct), (None, Some(90.0), Some(99.0)));
     }
 
     #[test]
-    fn forms_can_be_read_again() {
-        let presets = all();
-        let csv = to_csv(&presets);
-        assert_eq!(csv.lines().count(), presets.len() + 1);
-        let header: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
-        assert!(csv.lines().skip(1).all(|line| line.contains('"') || line.split(',').count() == header.len()));
-        for preset in &presets {
+    fn files_can_be_read_again() {
+        for preset in &all() {
             let text = properties(preset, "/mnt");
             let read = io_properties::parse("io.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(read.disks[0].read_iops, preset.total.read_iops, "{}", preset.name);

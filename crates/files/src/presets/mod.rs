@@ -30,7 +30,7 @@ mod resolve;
 mod search;
 
 pub use array::{ArrayReport, Direction};
-pub use info::{Cap, PresetInfo, properties, to_csv};
+pub use info::{Cap, PresetInfo, properties};
 pub use plimsoll_sim::device::presets::{
     AdvertisedBasis, Basis, Drive, Evidence, Figures, Instance, Preset, PresetKind, Volume, drives, instances, volumes,
 };
