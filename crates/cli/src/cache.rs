@@ -4,7 +4,6 @@ mod bench;
 mod closed;
 mod disks;
 mod looks;
-mod progress;
 mod tables;
 
 use std::path::PathBuf;

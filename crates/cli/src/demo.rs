@@ -57,10 +57,8 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
     interrupt::stop_on_signal(&control.stop)?;
     control.instruments.serve("plimsoll demo");
     let recording = Recording::start(arguments.trace.as_deref(), arguments.force, &control.instruments)?;
-    let mut progress = screen::Phases::quiet();
 
-    let shown = plimsoll_measure::demo::run(&options, &mut progress, &control);
-    progress.finish();
+    let shown = plimsoll_measure::demo::run(&options, &mut screen::Phases::quiet(), &control);
     let recorded = recording.end();
     let report = shown?;
 

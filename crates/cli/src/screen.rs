@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use plimsoll_measure::tune::Observer;
 use plimsoll_show::answer::{Answer, Mood};
 pub(crate) use plimsoll_show::printable::{printable, printable_lines};
@@ -309,7 +309,8 @@ pub(crate) fn error(text: &str) {
     note(&format!("{prefix}{text}"));
 }
 
-/// Progress of work in phases: a bar of the whole on a terminal, figures and warnings as lines.
+/// Progress of work in phases: a bar of the whole on a terminal, figures and warnings as lines. Dropping it removes the
+/// bar.
 pub(crate) struct Phases {
     bar: ProgressBar,
     quiet: bool,
@@ -323,9 +324,7 @@ pub(crate) struct Phases {
 
 impl Phases {
     pub(crate) fn new() -> Phases {
-        let bar =
-            if std::io::stderr().is_terminal() { ProgressBar::new(BAR_STEPS as u64) } else { ProgressBar::hidden() };
-        bar.set_style(bar_style());
+        let bar = ProgressBar::new(BAR_STEPS as u64).with_style(bar_style()).with_finish(ProgressFinish::AndClear);
         Phases { bar, quiet: false, whole_s: 0.0, done_s: 0.0, phase_s: 0.0, begin: Instant::now() }
     }
 
@@ -334,8 +333,21 @@ impl Phases {
         Phases { quiet: true, ..Phases::new() }
     }
 
-    pub(crate) fn finish(&self) {
-        self.bar.finish_and_clear();
+    /// Shows `name` as the present phase, of unknown length.
+    pub(crate) fn of(name: &str) -> Phases {
+        let mut phases = Phases::new();
+        phases.on_phase(name, 0.0);
+        phases
+    }
+
+    /// Replaces the name of the present phase.
+    pub(crate) fn rename(&self, name: String) {
+        self.bar.set_message(name);
+    }
+
+    /// Runs `work`, which may print, with the bar hidden.
+    pub(crate) fn suspend<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.bar.suspend(work)
     }
 }
 
@@ -381,7 +393,7 @@ const KNOWN_PART: f64 = 0.05;
 
 /// Returns the estimated seconds left of work that began at `begin` and is done to `fraction`, or `None` if it is too
 /// early for an estimate.
-pub(crate) fn estimated_left_s(begin: Instant, fraction: f64) -> Option<f64> {
+fn estimated_left_s(begin: Instant, fraction: f64) -> Option<f64> {
     (fraction >= KNOWN_PART).then(|| begin.elapsed().as_secs_f64() * (1.0 / fraction - 1.0))
 }
 
@@ -394,7 +406,7 @@ pub(crate) fn left(seconds: Option<f64>) -> String {
     }
 }
 
-pub(crate) const BAR_STEPS: f64 = 1000.0;
+const BAR_STEPS: f64 = 1000.0;
 
 /// Returns the style of a bar as wide as the terminal. It ends with its prefix, the text of [`left`].
 pub(crate) fn bar_style() -> ProgressStyle {

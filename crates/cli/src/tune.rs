@@ -231,13 +231,10 @@ fn fill_sweep(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     let disk = arguments.disk.as_deref().map(simulated).transpose()?;
     let control = Control::default();
     interrupt::stop_on_signal(&control.stop)?;
-    let mut progress = screen::Phases::new();
     let report = match &disk {
-        Some(disk) => tune::fill_sweep_simulated(&options, disk, &mut progress, &control),
-        None => tune::fill_sweep(&options, &mut progress, &control),
+        Some(disk) => tune::fill_sweep_simulated(&options, disk, &mut screen::Phases::new(), &control)?,
+        None => tune::fill_sweep(&options, &mut screen::Phases::new(), &control)?,
     };
-    progress.finish();
-    let report = report?;
 
     screen::print_if_open(&match arguments.format {
         DiskFormat::Json => as_json(&report)?,
@@ -278,10 +275,7 @@ fn reports(arguments: &TuneArguments, control: &Control, is_missing: &mut bool) 
     interrupt::stop_on_signal(&control.stop)?;
     control.instruments.serve("plimsoll tune");
 
-    let mut progress = screen::Phases::new();
-    let measured = measured(arguments, disk.as_ref(), &mut progress, control, is_missing);
-    progress.finish();
-    measured
+    measured(arguments, disk.as_ref(), &mut screen::Phases::new(), control, is_missing)
 }
 
 fn warn(report: &TuneReport) {

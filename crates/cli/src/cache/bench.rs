@@ -9,12 +9,13 @@ use plimsoll_cache_tools::config::CacheFile;
 use plimsoll_cache_tools::session::{Session, SessionError};
 use plimsoll_figures::units::parse_count;
 use plimsoll_measure::load::Stop;
+use plimsoll_measure::tune::Observer as _;
 use plimsoll_show::page;
 
-use super::progress::Progress;
 use super::{CacheFlag, tables};
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat, size, time};
+use crate::screen::Phases;
 use crate::{interrupt, screen};
 
 const PICTURE: &str = "cache-bench";
@@ -155,12 +156,13 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<Outcome, Failure> {
     session.cache().findings().iter().for_each(|finding| screen::warning(finding));
 
     let options = arguments.options(session.file().shards);
-    let mut line = Progress::default();
+    let mut bar = Phases::of("");
     let mut progress = |part: f64, is_filling: bool| {
-        line.show(|| if is_filling { "filling".to_owned() } else { format!("{:3.0} % measured", part * 100.0) });
+        bar.rename(if is_filling { "filling" } else { "measuring" }.to_owned());
+        bar.on_progress(part);
     };
     let measured = bench::run(&session, &options, &|| stop.is_asked(), &mut progress);
-    drop(line);
+    drop(bar);
     let placement = session.file().config.placement;
     session.close()?;
 

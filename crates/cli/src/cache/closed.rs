@@ -3,13 +3,12 @@
 use clap::Args;
 use plimsoll_cache_tools::slabs::SlabTable;
 use plimsoll_cache_tools::{check, config};
-use plimsoll_figures::units::format_count;
+use plimsoll_measure::tune::Observer as _;
 
-use super::progress::Progress;
 use super::{CacheFlag, tables};
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
-use crate::screen;
+use crate::screen::{self, Phases};
 
 /// Show how the slabs of a closed cache are used, by disk and block size
 #[derive(Args, Debug)]
@@ -58,10 +57,8 @@ pub(super) struct CheckArguments {
 }
 
 pub(super) fn check(arguments: &CheckArguments) -> Result<Outcome, Failure> {
-    let mut line = Progress::default();
-    let progress = move |read: u64, all: u64| {
-        line.show(|| format!("{} of {} blocks", format_count(read), format_count(all)));
-    };
+    let mut bar = Phases::of("reading blocks");
+    let progress = move |read: u64, all: u64| bar.on_progress(read as f64 / all.max(1) as f64);
     let checked = check::check(&arguments.file.cache, progress)?;
     checked.warnings.iter().for_each(|warning| screen::warning(warning));
     arguments.format.print(|| tables::check(&checked), &checked.to_json(), || checked.to_csv())?;

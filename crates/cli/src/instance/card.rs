@@ -74,10 +74,7 @@ pub(crate) fn run(arguments: &CardArguments) -> Result<Outcome, Failure> {
 
     let control = Control::default();
     interrupt::stop_on_signal(&control.stop)?;
-    let mut progress = screen::Phases::new();
-    let measured = measure(&options, &mut progress, &control);
-    progress.finish();
-    let Measured { card, disk } = measured?;
+    let Measured { card, disk } = measure(&options, &mut screen::Phases::new(), &control)?;
 
     // Write the files first: the reader of stdout may close it at any time. Report their errors after the result.
     let written = output.map_or(Ok(()), |output| output.write(&card.to_json()));

@@ -1,17 +1,15 @@
 //! Progress of many runs: a bar on a terminal, elsewhere a line for each scenario whose runs have all ended.
 
 use std::io::IsTerminal as _;
-use std::time::{Duration, Instant};
 
-use indicatif::ProgressBar;
 use plimsoll_measure::sim::report::sweep_text;
 use plimsoll_measure::sim::run::{Finished, Task};
+use plimsoll_measure::tune::Observer as _;
 
-use crate::screen;
+use crate::screen::{self, Phases};
 
 pub(super) struct Progress {
-    bar: ProgressBar,
-    begin: Instant,
+    bar: Phases,
     count: usize,
     ended: usize,
     /// Runs of each scenario, in their order; empty if no lines are printed.
@@ -26,15 +24,13 @@ pub(super) struct Progress {
 impl Progress {
     /// Starts with none of `tasks` done. If `has_runs`, each run is printed, and progress needs no lines.
     pub(super) fn new(tasks: &[Task], has_runs: bool) -> Progress {
-        let is_terminal = std::io::stderr().is_terminal();
         let same = |a: &Task, b: &Task| a.subject.name() == b.subject.name() && a.changes == b.changes;
-        let counts: Vec<usize> = match is_terminal || has_runs || tasks.len() < 2 {
+        let counts: Vec<usize> = match std::io::stderr().is_terminal() || has_runs || tasks.len() < 2 {
             true => Vec::new(),
             false => tasks.chunk_by(same).map(<[Task]>::len).collect(),
         };
-        let bar = if is_terminal { bar() } else { ProgressBar::hidden() };
-        let (lines, failed_seeds, begin, count) = (counts.into_iter(), Vec::new(), Instant::now(), tasks.len());
-        Progress { bar, begin, count, ended: 0, lines, left: 0, failed_seeds, elapsed_s: 0.0, runs: 0 }
+        let (bar, lines, count) = (Phases::of("simulating"), counts.into_iter(), tasks.len());
+        Progress { bar, count, ended: 0, lines, left: 0, failed_seeds: Vec::new(), elapsed_s: 0.0, runs: 0 }
     }
 
     /// Runs `work`, which may print, with the bar hidden.
@@ -43,16 +39,15 @@ impl Progress {
     }
 
     /// Shows `part` of all runs as done.
-    pub(super) fn advance(&self, part: f64) {
-        self.bar.set_position((part * screen::BAR_STEPS) as u64);
-        self.bar.set_prefix(screen::left(screen::estimated_left_s(self.begin, part)));
+    pub(super) fn advance(&mut self, part: f64) {
+        self.bar.on_progress(part);
     }
 
     /// Counts a run that has ended.
     pub(super) fn add(&mut self, finished: &Finished) {
         self.ended += 1;
         if self.count > 1 {
-            self.bar.set_message(format!("{} of {} runs", self.ended, self.count));
+            self.bar.rename(format!("{} of {} runs", self.ended, self.count));
         }
         if self.left == 0 {
             let Some(runs) = self.lines.next() else { return };
@@ -81,14 +76,4 @@ impl Progress {
         let runs = if self.runs == 1 { "1 run".to_owned() } else { format!("{} runs", self.runs) };
         format!("{}: {runs}, {verdict}, {:.1} s", name.trim_end(), self.elapsed_s)
     }
-
-    pub(super) fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-fn bar() -> ProgressBar {
-    let bar = ProgressBar::new(screen::BAR_STEPS as u64).with_style(screen::bar_style()).with_message("simulating");
-    bar.enable_steady_tick(Duration::from_millis(250));
-    bar
 }

@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
         }
     });
 
-    progress.finish();
+    drop(progress);
     failed?;
     let interrupted = stop.is_asked() && finished.len() < count;
     form.print(&finished, interrupted)?;

@@ -1,7 +1,6 @@
 //! `--examine`: measures how compressible the real blocks of a file or device are.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use plimsoll_figures::units::format_bytes_binary;
 use plimsoll_measure::compressibility::{Examination, ExamineError, Options, examine};
@@ -13,9 +12,6 @@ use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::TestFormat;
 use crate::screen::Phases;
 use crate::{interrupt, screen};
-
-/// Time before a bar is shown.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Failure> {
     if !matches!(arguments.format, TestFormat::Table | TestFormat::Json | TestFormat::Csv) {
@@ -29,9 +25,9 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
     options.seed = arguments.seed.unwrap_or(options.seed);
     let stop = Stop::default();
     interrupt::stop_on_signal(&stop)?;
-    let mut progress = Progress { begin: Instant::now(), bar: None };
-    let examined = examine(path, &options, &stop, &mut |part| progress.show(part));
-    drop(progress);
+    let mut bar = Phases::of("reading and compressing");
+    let examined = examine(path, &options, &stop, &mut |part| bar.on_progress(part));
+    drop(bar);
     let examination = match examined {
         Err(error @ ExamineError::Interrupted) => {
             screen::note(&error.to_string());
@@ -69,31 +65,4 @@ fn table(examination: &Examination) -> String {
         text.push_str(&format!("{}\n{}\n\n", table.caption, screen::show(&table)));
     }
     text + &screen::wrap(&examination.summary()) + "\n"
-}
-
-/// A bar on a terminal, shown only if the work takes a while.
-struct Progress {
-    begin: Instant,
-    bar: Option<Phases>,
-}
-
-impl Progress {
-    fn show(&mut self, part: f64) {
-        if self.bar.is_none() && self.begin.elapsed() > PATIENCE {
-            let mut bar = Phases::new();
-            bar.on_phase("reading and compressing", 0.0);
-            self.bar = Some(bar);
-        }
-        if let Some(bar) = &mut self.bar {
-            bar.on_progress(part);
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish();
-        }
-    }
 }
