@@ -123,6 +123,16 @@ pub enum FromError {
     },
 }
 
+impl FromError {
+    fn other(file: &str, looks_like: &str, remedy: &str) -> FromError {
+        FromError::Other { file: file.to_owned(), looks_like: looks_like.to_owned(), remedy: remedy.to_owned() }
+    }
+
+    fn line(file: &str, line: usize, reason: String) -> FromError {
+        FromError::Line { file: file.to_owned(), line, reason }
+    }
+}
+
 /// Most archives in one another.
 const DEPTH_MAX: usize = 8;
 /// Most files that are named in one line.
@@ -212,19 +222,13 @@ impl Collected {
 
     /// Reads a file, or the files inside an archive.
     fn add(&mut self, name: &str, bytes: &[u8]) -> Result<(), FromError> {
-        let file = || name.to_owned();
         if let Some(inside) = bundle::unpack(name, bytes, &mut self.unpacked_bytes) {
-            let inside = inside.map_err(|reason| FromError::Other {
-                file: file(),
-                looks_like: "an archive".to_owned(),
-                remedy: reason,
-            })?;
+            let inside = inside.map_err(|reason| FromError::other(name, "an archive", &reason))?;
             if self.depth == DEPTH_MAX {
-                let (looks_like, remedy) = ("an archive in too many others", "unpack it first");
-                return Err(FromError::Other { file: file(), looks_like: looks_like.into(), remedy: remedy.into() });
+                return Err(FromError::other(name, "an archive in too many others", "unpack it first"));
             }
             if inside.is_empty() {
-                return Err(FromError::Empty { file: file() });
+                return Err(FromError::Empty { file: name.to_owned() });
             }
             self.depth += 1;
             let added = inside.iter().try_for_each(|(name, bytes)| self.add_found(name, bytes));
@@ -235,15 +239,10 @@ impl Collected {
         let mut notes = Notes::of(name);
         let text = String::from_utf8_lossy(bytes);
         let kind = recognise::recognise(bytes, &text);
-        let other = |(looks_like, remedy): (&str, &str)| FromError::Other {
-            file: file(),
-            looks_like: looks_like.to_owned(),
-            remedy: remedy.to_owned(),
-        };
         match kind {
-            Kind::Empty => return Err(FromError::Empty { file: file() }),
-            Kind::Other(looks_like, remedy) => return Err(other((looks_like, remedy))),
-            Kind::DiskStats | Kind::SysfsStat if self.samples.is_empty() => self.samples_of = file(),
+            Kind::Empty => return Err(FromError::Empty { file: name.to_owned() }),
+            Kind::Other(looks_like, remedy) => return Err(FromError::other(name, looks_like, remedy)),
+            Kind::DiskStats | Kind::SysfsStat if self.samples.is_empty() => self.samples_of = name.to_owned(),
             Kind::DiskStats | Kind::SysfsStat => {}
             Kind::Record | Kind::Json | Kind::Iostat | Kind::OwnCsv => self.end_series()?,
         }
@@ -260,8 +259,11 @@ impl Collected {
                 let order = self.order_of(&text);
                 let read = iostat_json::read(&text, &self.options, order, &mut notes);
                 let read = read.map_err(|error| match error {
-                    JsonError::Other(value) => other(recognise::json(&value)),
-                    JsonError::Line(line, reason) => FromError::Line { file: file(), line, reason },
+                    JsonError::Other(value) => {
+                        let (looks_like, remedy) = recognise::json(&value);
+                        FromError::other(name, looks_like, remedy)
+                    }
+                    JsonError::Line(line, reason) => FromError::line(name, line, reason),
                 })?;
                 self.extend(name, with_devices(name, read.intervals, "JSON of iostat", &text)?)?;
                 self.of_hosts("JSON of iostat", &read.hosts)
@@ -275,16 +277,13 @@ impl Collected {
             Kind::DiskStats => {
                 let order = self.order_of(&text);
                 let read = diskstats_text::read(&text, order, &mut self.samples, &mut notes);
-                read.map_err(|line| FromError::Line { file: file(), line, reason: too_many_rows() })?;
+                read.map_err(|line| FromError::line(name, line, too_many_rows()))?;
                 "samples of /proc/diskstats".to_owned()
             }
             Kind::SysfsStat => {
                 let device = device_of(name);
-                diskstats_text::read_sysfs(device, &text, &mut self.samples).map_err(|reason| FromError::Line {
-                    file: file(),
-                    line: 1,
-                    reason,
-                })?;
+                diskstats_text::read_sysfs(device, &text, &mut self.samples)
+                    .map_err(|reason| FromError::line(name, 1, reason))?;
                 format!("/sys/block/{device}/stat")
             }
         };
@@ -306,11 +305,8 @@ impl Collected {
     }
 
     fn add_record(&mut self, name: &str, bytes: &[u8]) -> Result<String, FromError> {
-        let recording = record::read(bytes).map_err(|error| FromError::Other {
-            file: name.to_owned(),
-            looks_like: "a recording of `plimsoll stat --record`".to_owned(),
-            remedy: error.to_string(),
-        })?;
+        let recording = record::read(bytes)
+            .map_err(|error| FromError::other(name, "a recording of `plimsoll stat --record`", &error.to_string()))?;
         self.extend(name, recording.intervals())?;
         self.recorded.notes.extend(recording.notes.iter().map(|note| format!("{name}: {note}")));
         self.recorded.facts.extend(recording.facts);
@@ -346,8 +342,7 @@ impl Collected {
     fn extend(&mut self, name: &str, intervals: Vec<Interval>) -> Result<(), FromError> {
         self.rows += intervals.iter().map(|interval| interval.devices.len()).sum::<usize>();
         if self.rows > ROWS_MAX {
-            let (file, line) = (name.to_owned(), 1);
-            return Err(FromError::Line { file, line, reason: too_many_rows() });
+            return Err(FromError::line(name, 1, too_many_rows()));
         }
 
         let ends_ms = intervals.iter().map(|interval| interval.end_unix_ms);
@@ -383,11 +378,8 @@ impl Collected {
                 1 => ("one file", "split it where the host changes, and name the parts of one"),
                 _ => ("files", "name those of one host"),
             };
-            return Err(FromError::Other {
-                file: named(&self.origins),
-                looks_like: format!("{what} of several hosts ({first}, {second})"),
-                remedy: remedy.to_owned(),
-            });
+            let looks_like = format!("{what} of several hosts ({first}, {second})");
+            return Err(FromError::other(&named(&self.origins), &looks_like, remedy));
         }
         self.recorded.origin = named(&self.origins);
         let more = self.recorded.notes.len().saturating_sub(NOTES_MOST);
@@ -440,7 +432,7 @@ fn with_devices(name: &str, intervals: Vec<Interval>, what: &str, text: &str) ->
         return Ok(intervals);
     }
     let reason = format!("{what} without a row of a device that can be read: expected a header and rows under it");
-    Err(FromError::Line { file: name.to_owned(), line: text.lines().count().max(1), reason })
+    Err(FromError::line(name, text.lines().count().max(1), reason))
 }
 
 /// Returns the device of `/sys/block/NAME/stat` or `NAME.stat`.

@@ -24,16 +24,8 @@ use serde_json::{Map, Value};
 use super::columns::{self, Figure};
 use super::iostat_text::cpu_shares;
 use super::times::{self, DayOrder, Stamp};
-use super::{Notes, ReadOptions, note_host, shown};
+use super::{Notes, ReadOptions, Reports, shown};
 use crate::stat::{Columns, DeviceInterval, Interval};
-
-/// The content of a file.
-#[derive(Debug, Default)]
-pub(in crate::stat) struct Json {
-    pub intervals: Vec<Interval>,
-    /// The first host: `ubuntu, Linux 5.8.0, 2 CPU`; the first of another name follows it.
-    pub hosts: Vec<String>,
-}
 
 /// Why a file cannot be read.
 #[derive(Debug)]
@@ -50,9 +42,9 @@ pub(in crate::stat) fn read(
     options: &ReadOptions,
     order: DayOrder,
     notes: &mut Notes,
-) -> Result<Json, JsonError> {
+) -> Result<Reports, JsonError> {
     let documents = documents(text, notes)?;
-    let mut json = Json::default();
+    let mut json = Reports::default();
     let mut is_any = false;
     for document in &documents {
         let lists = document.as_array().map_or(std::slice::from_ref(document), Vec::as_slice);
@@ -191,7 +183,7 @@ fn read_host(
     host: &Map<String, Value>,
     order: DayOrder,
     options: &ReadOptions,
-    json: &mut Json,
+    json: &mut Reports,
     notes: &mut Notes,
 ) -> bool {
     let Some(reports) = host.get("statistics").and_then(Value::as_array) else { return false };
@@ -231,7 +223,7 @@ fn read_host(
         last = stamp;
     }
     if is_any {
-        note_host(&mut json.hosts, host_text(host));
+        json.note_host(host_text(host));
     }
     is_any
 }

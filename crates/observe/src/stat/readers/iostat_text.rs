@@ -39,16 +39,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::columns::{self, Column, Figure};
 use super::times::{self, DayOrder, Stamp};
-use super::{Notes, ReadOptions, note_host, shown};
+use super::{Notes, ReadOptions, Reports, shown};
 use crate::stat::{Columns, CpuShares, DeviceInterval, Interval};
-
-/// The content of a text.
-#[derive(Debug, Default)]
-pub(in crate::stat) struct Text {
-    pub intervals: Vec<Interval>,
-    /// The host by the first banner: `ubuntu, Linux 5.8.0-53-generic, 2 CPU`; the first of another name follows it.
-    pub hosts: Vec<String>,
-}
 
 /// A cell of our own text whose figure is not known.
 const UNKNOWN: &str = "-";
@@ -68,12 +60,12 @@ pub(in crate::stat) fn has_header(text: &str) -> bool {
 }
 
 /// Reads all reports of a text. `order` is that of its dates.
-pub(in crate::stat) fn read(text: &str, options: &ReadOptions, order: DayOrder, notes: &mut Notes) -> Text {
+pub(in crate::stat) fn read(text: &str, options: &ReadOptions, order: DayOrder, notes: &mut Notes) -> Reports {
     let mut reader = Reader {
         options: *options,
         order,
         notes,
-        text: Text::default(),
+        text: Reports::default(),
         report: Report::default(),
         table: None,
         cpu_names: None,
@@ -263,7 +255,7 @@ struct Reader<'a> {
     options: ReadOptions,
     order: DayOrder,
     notes: &'a mut Notes,
-    text: Text,
+    text: Reports,
     report: Report,
     table: Option<Table>,
     cpu_names: Option<Vec<String>>,
@@ -288,7 +280,7 @@ impl Reader<'_> {
             self.end_report();
             self.last = None;
             self.is_next_since_boot = !self.options.is_first_an_interval;
-            note_host(&mut self.text.hosts, host);
+            self.text.note_host(host);
         } else if words.iter().any(|word| word == "%user") && words.iter().any(|word| word == "%idle") {
             self.begin_report();
             self.cpu_names = Some(words.iter().filter_map(|word| Some(word.strip_prefix('%')?.to_owned())).collect());

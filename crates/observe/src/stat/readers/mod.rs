@@ -23,6 +23,8 @@ pub(super) mod own_csv;
 pub(super) mod recognise;
 pub(super) mod times;
 
+use super::Interval;
+
 /// Most notes kept on a file.
 pub(super) const NOTES_MAX: usize = 20;
 
@@ -94,11 +96,20 @@ impl Notes {
     }
 }
 
-/// Notes the host that a file names, such as `db1, Linux 6.1.0, 8 CPU`: the first one, and the first of another name.
-pub(super) fn note_host(hosts: &mut Vec<String>, host: String) {
-    let is_other = |first: &String| host_name(first) != host_name(&host);
-    if hosts.len() < 2 && hosts.first().is_none_or(is_other) {
-        hosts.push(host);
+/// The content of a text or JSON of iostat.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    pub intervals: Vec<Interval>,
+    /// The first host, such as `db1, Linux 6.1.0, 8 CPU`; the first of another name follows it.
+    pub hosts: Vec<String>,
+}
+
+impl Reports {
+    fn note_host(&mut self, host: String) {
+        let is_other = |first: &String| host_name(first) != host_name(&host);
+        if self.hosts.len() < 2 && self.hosts.first().is_none_or(is_other) {
+            self.hosts.push(host);
+        }
     }
 }
 
