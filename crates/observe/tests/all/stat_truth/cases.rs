@@ -179,6 +179,10 @@ fn phase(name: &'static str, intervals: u64, streams: Vec<Stream>) -> Phase {
     Phase { name, intervals, streams, fault: None, group: None }
 }
 
+fn timeline(name: &str, disks: Vec<Disk>, interval_ns: u64, phases: Vec<Phase>) -> Timeline {
+    Timeline { seed: 1, is_disturbed: false, name: name.to_owned(), disks, interval_ns, phases }
+}
+
 /// Each kind of request alone, one at a time; then all together as fast as they can; then less, then again, then
 /// slowed.
 fn ladder(name: &str, disk: Disk, interval_ms: u64, kinds: &[(Op, u32)]) -> Timeline {
@@ -213,14 +217,7 @@ fn ladder(name: &str, disk: Disk, interval_ms: u64, kinds: &[(Op, u32)]) -> Time
         phase("idle again", 2, Vec::new()),
         Phase { fault: Some((0, SLOW)), ..phase("slowed, light", 2, open(0.1)) },
     ]);
-    Timeline {
-        seed: 1,
-        is_disturbed: false,
-        name: name.to_owned(),
-        disks: vec![disk],
-        interval_ns: interval_ms * 1_000_000,
-        phases,
-    }
+    timeline(name, vec![disk], interval_ms * 1_000_000, phases)
 }
 
 /// What each of two equal parts gets of what it gets alone.
@@ -258,14 +255,7 @@ fn virtual_disk(speed: f64, full_from: f64) -> Disk {
 /// Reads, always as many under way as `depths` says, one after the other: no interval shows the idle disk.
 fn never_quiet(name: &str, disk: Disk, len_bytes: u32, depths: &[u32]) -> Timeline {
     let at = |depth: &u32| phase("rising depth", 2, vec![stream(Op::Read, len_bytes, Load::closed(*depth))]);
-    Timeline {
-        seed: 1,
-        is_disturbed: false,
-        name: name.into(),
-        disks: vec![disk],
-        interval_ns: 500_000_000,
-        phases: depths.iter().map(at).collect(),
-    }
+    timeline(name, vec![disk], 500_000_000, depths.iter().map(at).collect())
 }
 
 /// As many requests as ever, each of which takes longer from then on: more are under way, and the disk is not full.
@@ -278,14 +268,7 @@ fn slows_under_steady_load() -> Timeline {
         phase("rising depth", 2, open()),
         Phase { fault: Some((0, slow)), ..phase("slowed, steady load", 3, open()) },
     ];
-    Timeline {
-        seed: 1,
-        is_disturbed: false,
-        name: "steady load".into(),
-        disks: vec![disk],
-        interval_ns: 500_000_000,
-        phases,
-    }
+    timeline("steady load", vec![disk], 500_000_000, phases)
 }
 
 /// First few requests under way, then many on a disk that has become slow.
@@ -298,14 +281,7 @@ fn slows_at_a_depth() -> Timeline {
         Phase { fault: Some((0, SLOW)), ..phase("slowed", 2, reads(16)) },
         Phase { fault: Some((0, SLOW)), ..phase("slowed", 2, reads(64)) },
     ];
-    Timeline {
-        seed: 1,
-        is_disturbed: false,
-        name: "slows at a depth".into(),
-        disks: vec![disk],
-        interval_ns: 500_000_000,
-        phases,
-    }
+    timeline("slows at a depth", vec![disk], 500_000_000, phases)
 }
 
 /// Bursts that follow one another so closely that the disk always has something to do, though it is not full.
@@ -330,14 +306,7 @@ fn busy_bursts(level: f64) -> Vec<Timeline> {
             phase("bursts of three knees", 2, bursts(3.0)),
             phase("bursts of four knees", 2, bursts(4.0)),
         ];
-        Timeline {
-            seed: 1,
-            is_disturbed: false,
-            name: format!("{}, busy bursts of {level}", disk.name),
-            disks: vec![disk],
-            interval_ns: 500_000_000,
-            phases,
-        }
+        timeline(&format!("{}, busy bursts of {level}", disk.name), vec![disk], 500_000_000, phases)
     };
     disks.into_iter().map(timeline).collect()
 }
@@ -356,14 +325,7 @@ fn instance_limit() -> Timeline {
         phase("light", 2, reads(Load::poisson(1500.0))),
         phase("at the instance's limit", 2, reads(Load::closed(32))),
     ];
-    Timeline {
-        seed: 1,
-        is_disturbed: false,
-        name: "instance limit".into(),
-        disks: vec![disk],
-        interval_ns: 1_000_000_000,
-        phases,
-    }
+    timeline("instance limit", vec![disk], 1_000_000_000, phases)
 }
 
 /// 3000 operations a second, until credits end; then 300.
@@ -380,7 +342,7 @@ fn credits_end() -> Timeline {
         phase("burst", 3, deep()),
         Phase { fault: Some((0, FaultKind::Slow { speed_factor: 1.0 })), ..phase("credits ended", 9, deep()) },
     ];
-    Timeline { seed: 1, is_disturbed: false, name: "gp2".into(), disks: vec![disk], interval_ns: 2_000_000_000, phases }
+    timeline("gp2", vec![disk], 2_000_000_000, phases)
 }
 
 /// A disk that slows itself down to a third.
@@ -394,14 +356,7 @@ fn runs_hot() -> Timeline {
         phase("saturated", 2, reads(Load::closed(96))),
         Phase { fault: hot, ..phase("hot", 3, reads(Load::closed(96))) },
     ];
-    Timeline {
-        seed: 1,
-        is_disturbed: false,
-        name: "hot NVMe".into(),
-        disks: vec![disk],
-        interval_ns: 100_000_000,
-        phases,
-    }
+    timeline("hot NVMe", vec![disk], 100_000_000, phases)
 }
 
 /// One of four members at a tenth of its speed: the array waits for it.
@@ -418,14 +373,7 @@ fn slow_member() -> Timeline {
         Phase { fault: broken, ..phase("alone", 3, vec![reads(1, Load::closed(1))]) },
         Phase { fault: broken, ..phase("deep", 2, both(Load::closed(128))) },
     ];
-    Timeline {
-        seed: 1,
-        is_disturbed: false,
-        name: "slow member".into(),
-        disks: vec![disk, healthy],
-        interval_ns: 100_000_000,
-        phases,
-    }
+    timeline("slow member", vec![disk, healthy], 100_000_000, phases)
 }
 
 /// Nothing comes back for some seconds; then it does.
@@ -440,14 +388,7 @@ fn hangs() -> Timeline {
         Phase { fault: Some((0, hang)), ..phase("hung again", 3, reads(Load::closed(1))) },
     ];
     let disk = preset(SATA);
-    Timeline {
-        seed: 1,
-        is_disturbed: false,
-        name: "hangs".into(),
-        disks: vec![disk],
-        interval_ns: 1_000_000_000,
-        phases,
-    }
+    timeline("hangs", vec![disk], 1_000_000_000, phases)
 }
 
 /// Four volumes: equal parts, one that takes all, and one after the other.
@@ -470,5 +411,5 @@ fn group_of_four() -> Timeline {
         is(Verdict::Saturated, phase("all are full", 3, each(Load::closed(32)))),
         is(Verdict::Idle, phase("idle", 2, Vec::new())),
     ];
-    Timeline { seed: 1, is_disturbed: false, name: "four volumes".into(), disks, interval_ns: 1_000_000_000, phases }
+    timeline("four volumes", disks, 1_000_000_000, phases)
 }

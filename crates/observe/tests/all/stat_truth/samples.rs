@@ -30,6 +30,16 @@ const fn sample(file: &'static str, interval_s: Option<f64>, reports_min: usize)
     Sample { file, interval_s, reports_min }
 }
 
+/// Says what may be said, without the reason.
+const fn may(
+    file: &'static str,
+    report: Option<usize>,
+    devices: &'static [&'static str],
+    accept: &'static [Verdict],
+) -> Label {
+    Label { file, report, devices, accept, why: "" }
+}
+
 const BROOKER: &str = "brooker_2014_samsung840evo_two_loads.txt";
 const UBUNTU: &str = "jc_ubuntu-20.10_iostat-x.txt";
 const PKB: &str = "pkb_iostat_output.json";
@@ -67,115 +77,42 @@ pub(crate) const SAMPLES: [Sample; 13] = [
 const ONE_READING: &[Verdict] = &[Idle, Unknown];
 
 pub(crate) const LABELS: [Label; 15] = [
-    Label {
-        file: BROOKER,
-        report: Some(0),
-        devices: &["sdd"],
-        accept: &[Ok],
-        why: "0.78 requests under way on a disk that takes 32; 78 % busy, and a fifth of what it does a moment later",
-    },
-    Label {
-        file: BROOKER,
-        report: Some(1),
-        devices: &["sdd"],
-        accept: &[Ok, Saturated],
-        why: "5.3 times the reads at 3.5 times the await: two thirds of the time is waiting, near the knee of a disk that \
+    may(BROOKER, Some(0), &["sdd"], &[Ok]).because(
+        "0.78 requests under way on a disk that takes 32; 78 % busy, and a fifth of what it does a moment later",
+    ),
+    may(BROOKER, Some(1), &["sdd"], &[Ok, Saturated]).because(
+        "5.3 times the reads at 3.5 times the await: two thirds of the time is waiting, near the knee of a disk that \
               is sold with 98 000 reads/s",
-    },
-    Label {
-        file: UBUNTU,
-        report: None,
-        devices: &["*"],
-        accept: &[Idle],
-        why: "means since boot of a desktop: a third of a per cent busy at the most",
-    },
-    Label {
-        file: PKB,
-        report: None,
-        devices: &["*"],
-        accept: &[Idle, Ok],
-        why: "25 requests a second and 1 % busy: hardly anything, whether one calls it idle or not",
-    },
-    Label {
-        file: FIVE_SSDS,
-        report: Some(0),
-        devices: &["sdb", "sde", "sdf"],
-        accept: &[Saturated],
-        why: "1.07 GB/s each, and 40 to 62 ms for half a MiB that takes a SSD less than 2: 87 to 132 requests wait",
-    },
-    Label {
-        file: FIVE_SSDS,
-        report: Some(0),
-        devices: &["sdc", "sdd"],
-        accept: &[Saturated],
-        why: "as much as its sisters within 3 %, and 22 to 25 ms: 43 and 53 requests wait",
-    },
-    Label {
-        file: FIVE_SSDS,
-        report: Some(0),
-        devices: &["sda", "dm-0", "dm-1", "dm-2"],
-        accept: &[Idle],
-        why: "some requests a second, 0.2 % busy",
-    },
-    Label {
-        file: ONE_RUN,
-        report: Some(0),
-        devices: &["nvme0n1"],
-        accept: &[BusyButFree, Ok],
-        why: "a third of the 1900 MB/s that the disk is rated at, 2.3 requests under way, 0.14 ms: 96 % busy says nothing",
-    },
-    Label {
-        file: TWO_RUNS,
-        report: Some(0),
-        devices: &["nvme0n1"],
-        accept: &[BusyButFree, Ok],
-        why: "30 % more writes at half the await and a shorter queue: it had room before, and has now",
-    },
-    Label {
-        file: SHORT_QUEUE,
-        report: Some(0),
-        devices: &["nvme1n1"],
-        accept: &[BusyButFree],
-        why: "0.23 requests under way on average cannot keep a disk busy for more than 23 % of the time: ticks",
-    },
-    Label {
-        file: LAPTOP,
-        report: None,
-        devices: &["*"],
-        accept: ONE_READING,
-        why: "one sample: counters since boot, and nobody knows for how long",
-    },
-    Label {
-        file: KERNEL_PAGE,
-        report: None,
-        devices: &["*"],
-        accept: ONE_READING,
-        why: "figures of a manual: no time, no interval",
-    },
-    Label {
-        file: TICKS,
-        report: None,
-        devices: &["nvme1n1"],
-        accept: &[Idle, Ok, BusyButFree],
-        why: "12 to 175 writes/s of about 1.2 ms; the 79 to 97 % busy are the kernel's error",
-    },
-    Label {
-        file: MULTIPATH,
-        report: None,
-        devices: &["*"],
-        accept: ONE_READING,
-        why: "one sample; paths count, the devices above them stay at 0",
-    },
-    Label {
-        file: FIXTURE,
-        report: None,
-        devices: &["*"],
-        accept: ONE_READING,
-        why: "one sample of many hosts' lines put together",
-    },
+    ),
+    may(UBUNTU, None, &["*"], &[Idle]).because("means since boot of a desktop: a third of a per cent busy at the most"),
+    may(PKB, None, &["*"], &[Idle, Ok])
+        .because("25 requests a second and 1 % busy: hardly anything, whether one calls it idle or not"),
+    may(FIVE_SSDS, Some(0), &["sdb", "sde", "sdf"], &[Saturated]).because(
+        "1.07 GB/s each, and 40 to 62 ms for half a MiB that takes a SSD less than 2: 87 to 132 requests wait",
+    ),
+    may(FIVE_SSDS, Some(0), &["sdc", "sdd"], &[Saturated])
+        .because("as much as its sisters within 3 %, and 22 to 25 ms: 43 and 53 requests wait"),
+    may(FIVE_SSDS, Some(0), &["sda", "dm-0", "dm-1", "dm-2"], &[Idle]).because("some requests a second, 0.2 % busy"),
+    may(ONE_RUN, Some(0), &["nvme0n1"], &[BusyButFree, Ok]).because(
+        "a third of the 1900 MB/s that the disk is rated at, 2.3 requests under way, 0.14 ms: 96 % busy says nothing",
+    ),
+    may(TWO_RUNS, Some(0), &["nvme0n1"], &[BusyButFree, Ok])
+        .because("30 % more writes at half the await and a shorter queue: it had room before, and has now"),
+    may(SHORT_QUEUE, Some(0), &["nvme1n1"], &[BusyButFree])
+        .because("0.23 requests under way on average cannot keep a disk busy for more than 23 % of the time: ticks"),
+    may(LAPTOP, None, &["*"], ONE_READING).because("one sample: counters since boot, and nobody knows for how long"),
+    may(KERNEL_PAGE, None, &["*"], ONE_READING).because("figures of a manual: no time, no interval"),
+    may(TICKS, None, &["nvme1n1"], &[Idle, Ok, BusyButFree])
+        .because("12 to 175 writes/s of about 1.2 ms; the 79 to 97 % busy are the kernel's error"),
+    may(MULTIPATH, None, &["*"], ONE_READING).because("one sample; paths count, the devices above them stay at 0"),
+    may(FIXTURE, None, &["*"], ONE_READING).because("one sample of many hosts' lines put together"),
 ];
 
 impl Label {
+    const fn because(self, why: &'static str) -> Label {
+        Label { why, ..self }
+    }
+
     /// What may be said of a device that has done something, or nothing at all.
     pub(crate) fn accept_of(&self, is_used: bool) -> &'static [Verdict] {
         match (self.accept, is_used) {
