@@ -156,11 +156,10 @@ mod tests {
             capacity_use: Some(1.25),
             capacity_basis: Basis::HighestSeen,
             saturation: Some(0.5),
-            read_saturation: None,
             write_saturation: Some(0.75),
             verdict: Verdict::BusyButFree,
-            why: String::new(),
             remarks: vec![remark("util-misleads"), remark("util-misleads")],
+            ..Judged::default()
         };
 
         let group = GroupObserved {
@@ -168,15 +167,11 @@ mod tests {
             parts: vec![part("sda", 0.75), part("sdb", 0.25)],
             effective_devices: Some(1.6),
             verdict: Verdict::Imbalanced,
-            why: String::new(),
             remarks: vec![remark("straggler")],
+            ..GroupObserved::default()
         };
-        let still = GroupObserved {
-            group: "md1".to_owned(),
-            parts: vec![part("sdc", 0.0)],
-            effective_devices: None,
-            ..group.clone()
-        };
+        let (parts, effective_devices) = (vec![part("sdc", 0.0)], None);
+        let still = GroupObserved { group: "md1".to_owned(), parts, effective_devices, ..group.clone() };
 
         Observed {
             duration_s: Some(10.0),

@@ -355,15 +355,13 @@ mod tests {
 
     fn judged(device: &str, columns: Columns, verdict: Verdict) -> Judged {
         Judged {
-            interval: DeviceInterval { device: device.to_owned(), columns, in_flight: None, gap: None },
+            interval: DeviceInterval { device: device.to_owned(), columns, ..DeviceInterval::default() },
             capacity_use: Some(0.514),
             capacity_basis: Basis::HighestSeen,
-            saturation: None,
-            read_saturation: None,
-            write_saturation: None,
             verdict,
             why: "for a reason".to_owned(),
             remarks: vec![Remark { code: "util-misleads", message: "it does".to_owned() }],
+            ..Judged::default()
         }
     }
 
@@ -452,7 +450,7 @@ mod tests {
             effective_devices: Some(1.06),
             verdict: Verdict::Imbalanced,
             why: "one does it all".to_owned(),
-            remarks: Vec::new(),
+            ..GroupObserved::default()
         };
         let text = group(&observed);
         let expected = "group md0: 1.06 of 2 devices do the work (b 97 % at 1.25 ms, a 3 % at 1.25 ms); imbalanced: \

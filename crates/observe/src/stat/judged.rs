@@ -40,7 +40,7 @@ impl Observed {
 }
 
 /// A device in an interval, judged. Serializes to the keys that iostat's JSON does not have, without the interval.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Judged {
     #[serde(skip)]
     pub interval: DeviceInterval,
@@ -107,7 +107,7 @@ impl Serialize for Basis {
 }
 
 /// The state of a device or group in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The device does next to nothing.
@@ -125,6 +125,7 @@ pub enum Verdict {
     /// Requests are under way and none completes.
     Hung,
     /// The known figures do not suffice.
+    #[default]
     Unknown,
 }
 
@@ -165,7 +166,7 @@ pub struct Remark {
 }
 
 /// A group in an interval, judged.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GroupObserved {
     /// The name of the array, or the one that the user gave.
     pub group: String,

@@ -123,11 +123,10 @@ pub(crate) mod tests {
             capacity_use: Some(0.123_456),
             capacity_basis: Basis::Model("i4i.2xlarge".to_owned()),
             saturation: Some(0.0),
-            read_saturation: None,
-            write_saturation: None,
             verdict,
             why: "a \"reason\", with a comma".to_owned(),
             remarks: vec![Remark { code: "util-misleads", message: "it does".to_owned() }],
+            ..Judged::default()
         }
     }
 
@@ -141,8 +140,6 @@ pub(crate) mod tests {
         Observed {
             end_unix_ms: Some(1_710_463_994_000),
             duration_s: Some(1.0),
-            is_since_boot: false,
-            may_be_since_boot: false,
             cpu: Some(CpuShares { user: 1.0 / 3.0, idle: 99.0, ..CpuShares::default() }),
             devices: vec![judged("sda", 0.0, Verdict::Idle), judged("nvme0n1", 1234.567, Verdict::Saturated), gone],
             groups: vec![GroupObserved {
@@ -151,9 +148,9 @@ pub(crate) mod tests {
                 effective_devices: Some(1.06),
                 verdict: Verdict::Imbalanced,
                 why: "one of two does the work".to_owned(),
-                remarks: Vec::new(),
+                ..GroupObserved::default()
             }],
-            remarks: Vec::new(),
+            ..Observed::default()
         }
     }
 

@@ -372,27 +372,21 @@ mod tests {
     use super::*;
 
     fn observed(reads_per_s: f64) -> Observed {
+        let columns = Columns {
+            reads_per_s: Some(reads_per_s),
+            read_kib_per_s: Some(4.0 * reads_per_s),
+            queue: Some(83.0),
+            util_percent: Some(100.0),
+            ..Columns::default()
+        };
         let judged = |device: &str, verdict| Judged {
-            interval: DeviceInterval {
-                device: device.to_owned(),
-                columns: Columns {
-                    reads_per_s: Some(reads_per_s),
-                    read_kib_per_s: Some(4.0 * reads_per_s),
-                    queue: Some(83.0),
-                    util_percent: Some(100.0),
-                    ..Columns::default()
-                },
-                in_flight: Some(83),
-                gap: None,
-            },
+            interval: DeviceInterval { device: device.to_owned(), columns, in_flight: Some(83), gap: None },
             capacity_use: Some(0.97),
             capacity_basis: Basis::Model("i3en.3xlarge".to_owned()),
             saturation: Some(0.6),
-            read_saturation: None,
-            write_saturation: None,
             verdict,
             why: format!("{device} does what it can"),
-            remarks: Vec::new(),
+            ..Judged::default()
         };
         Observed {
             devices: vec![judged("nvme0n1", Verdict::Saturated), judged("nvme1n1", Verdict::Ok)],

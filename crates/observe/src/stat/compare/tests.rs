@@ -315,12 +315,8 @@ fn observed(is_since_boot: bool, duration_s: f64, requests: f64, await_ms: f64, 
         interval: DeviceInterval { device: "sda".to_owned(), columns, ..DeviceInterval::default() },
         capacity_use: Some(0.5),
         capacity_basis: basis,
-        saturation: None,
-        read_saturation: None,
-        write_saturation: None,
         verdict: Verdict::Ok,
-        why: String::new(),
-        remarks: Vec::new(),
+        ..Judged::default()
     };
     Observed { is_since_boot, duration_s: Some(duration_s), devices: vec![judged], ..Observed::default() }
 }

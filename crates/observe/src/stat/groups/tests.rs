@@ -12,14 +12,10 @@ fn judged(device: &str, mib_per_s: f64, await_ms: f64) -> Judged {
     };
     Judged {
         interval: DeviceInterval { device: device.to_owned(), columns, ..DeviceInterval::default() },
-        capacity_use: None,
         capacity_basis: Basis::HighestSeen,
-        saturation: None,
-        read_saturation: None,
-        write_saturation: None,
         verdict: if mib_per_s > 0.0 { Verdict::Ok } else { Verdict::Idle },
         why: "it works".to_owned(),
-        remarks: Vec::new(),
+        ..Judged::default()
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::stat::{Basis, Columns, DeviceInterval, GroupObserved, Part, Verdict};
+use crate::stat::{Basis, Columns, DeviceInterval, GroupObserved, Part};
 
 fn judged(device: &str, kib_per_s: f64) -> Judged {
     let columns =
@@ -9,11 +9,7 @@ fn judged(device: &str, kib_per_s: f64) -> Judged {
         capacity_use: Some(0.03),
         capacity_basis: Basis::Model("disk.yaml".to_owned()),
         saturation: Some(0.0),
-        read_saturation: None,
-        write_saturation: None,
-        verdict: Verdict::BusyButFree,
-        why: String::new(),
-        remarks: Vec::new(),
+        ..Judged::default()
     }
 }
 
@@ -28,9 +24,7 @@ fn observed(loads: &[f64]) -> Observed {
             group: "md0".to_owned(),
             parts: loads.iter().enumerate().map(part).collect(),
             effective_devices: super::super::groups::effective_devices(loads),
-            verdict: Verdict::Ok,
-            why: String::new(),
-            remarks: Vec::new(),
+            ..GroupObserved::default()
         }],
         ..Observed::default()
     }

@@ -29,6 +29,24 @@ fn device(name: &str, columns: Columns) -> DeviceInterval {
     DeviceInterval { device: name.to_owned(), columns, ..DeviceInterval::default() }
 }
 
+/// Returns what is known of a device that was never seen before.
+fn evidence<'a>(interval: &'a DeviceInterval, saturation: &'a Saturation) -> Evidence<'a> {
+    Evidence {
+        interval,
+        facts: None,
+        capacity_use: None,
+        basis: &Basis::Unknown,
+        was_full: false,
+        did_far_more: false,
+        enough_under_way: None,
+        saturation,
+        in_flight_before: None,
+        is_stuck: false,
+        stuck_s: 0.0,
+        is_disk_full: false,
+    }
+}
+
 /// Judges one interval of a second as a new watch would, with a model or without.
 fn judged(
     interval: &DeviceInterval,
@@ -45,20 +63,9 @@ fn judged(
     let model = of.map(|(capacity, _)| capacity);
     let saturation = Saturation::new(&interval.columns, model, of.map(|(_, part)| part), &Seen::default());
     let is_stuck = is_stuck(interval, None, Some(1.0));
-    let evidence = Evidence {
-        interval,
-        facts,
-        capacity_use,
-        basis: &basis,
-        was_full: false,
-        did_far_more: false,
-        enough_under_way: None,
-        saturation: &saturation,
-        in_flight_before: None,
-        is_stuck,
-        stuck_s: if is_stuck { 1.0 } else { 0.0 },
-        is_disk_full: false,
-    };
+    let stuck_s = if is_stuck { 1.0 } else { 0.0 };
+    let evidence =
+        Evidence { facts, capacity_use, basis: &basis, is_stuck, stuck_s, ..evidence(interval, &saturation) };
 
     let (verdict, why) = judge(&evidence);
     let remarks = of_device(&evidence, verdict);
@@ -416,21 +423,7 @@ fn waiting_that_no_queue_explains_is_unclear() {
     let saturation = Saturation { overall: Some(0.8), read: None, write: Some(0.8), unloaded_ms: Some(0.1) };
     for (util_percent, expected) in [(42.0, Verdict::Unknown), (4.8, Verdict::Ok)] {
         let interval = device("nvme0n1", columns(NONE, (1_280.0, 64.0, 0.45), 0.58, util_percent));
-        let evidence = Evidence {
-            interval: &interval,
-            facts: None,
-            capacity_use: None,
-            basis: &Basis::Unknown,
-            was_full: false,
-            did_far_more: false,
-            enough_under_way: None,
-            saturation: &saturation,
-            in_flight_before: None,
-            is_stuck: false,
-            stuck_s: 0.0,
-            is_disk_full: false,
-        };
-        let (found, why) = judge(&evidence);
+        let (found, why) = judge(&evidence(&interval, &saturation));
         assert_eq!(found, expected, "{util_percent}: {why}");
         assert!(why.len() < 200, "{why}");
     }
