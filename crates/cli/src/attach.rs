@@ -14,6 +14,7 @@ use plimsoll::core::WaitReason;
 use plimsoll_figures::units::{format_count, format_duration_ns, format_iops, format_throughput_decimal};
 use plimsoll_measure::load::Stop;
 use plimsoll_observe::attach::{self, AttachError, AttachReport, Setting};
+use plimsoll_show::table::Column;
 
 use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::{BriefFormat, time_within};
@@ -196,15 +197,16 @@ fn list(format: BriefFormat) -> Result<Outcome, Failure> {
             screen::note("no program runs that this user could attach to");
         }
         BriefFormat::Table => {
-            let row = |hello: &Hello| {
-                let modes: Vec<String> = hello.disks.iter().map(|disk| attach::format_mode(disk.mode)).collect();
-                let counts = [hello.shards.to_string(), hello.classes.len().to_string(), modes.join(" ")];
-                [hello.pid.to_string(), hello.program.clone()].into_iter().chain(counts).collect()
-            };
-            screen::print(&screen::table(
-                &["PID", "program", "shards", "classes", "disks"],
-                programs.iter().map(row).collect(),
-            ))?;
+            const COLUMNS: &[Column<Hello>] = &[
+                ("PID", |it| it.pid.to_string()),
+                ("program", |it| it.program.clone()),
+                ("shards", |it| it.shards.to_string()),
+                ("classes", |it| it.classes.len().to_string()),
+                ("disks", |it| {
+                    it.disks.iter().map(|disk| attach::format_mode(disk.mode)).collect::<Vec<_>>().join(" ")
+                }),
+            ];
+            screen::print(&screen::columns(&programs, COLUMNS))?;
         }
     }
     Ok(Outcome::Done)

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use plimsoll_files::bounded::{RESULT_MAX_BYTES, read_text};
-use plimsoll_measure::compare::{self, CELL_HEADERS, CompareOptions, CompareReport, Source};
+use plimsoll_measure::compare::{self, CELL_HEADERS, CompareOptions, CompareReport, Side, Source};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
@@ -68,13 +68,8 @@ fn read(side: &str) -> Result<Vec<Source>, Failure> {
 /// Returns the sides, a table for each job, and the winners.
 fn table(report: &CompareReport) -> String {
     let mut text = screen::answer(&report.answer());
-    for words in report.overall_words() {
-        text.push_str(&format!("{}\n", screen::wrap(&words)));
-    }
-    for side in &report.sides {
-        text.push_str(&screen::wrap(&side.line()));
-        text.push('\n');
-    }
+    text.push_str(&screen::paragraphs(report.overall_words()));
+    text.push_str(&screen::paragraphs(report.sides.iter().map(Side::line)));
     for job in report.job_names() {
         let of_job = report.comparisons.iter().filter(|comparison| comparison.job == job);
         let rows = of_job.map(|comparison| comparison.cells().to_vec()).collect();

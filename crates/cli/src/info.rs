@@ -13,6 +13,7 @@ use plimsoll_files::presets::{self, Cap};
 use plimsoll_files::setup::parse_latency_goal;
 use plimsoll_files::{depths, disk, io_properties};
 use plimsoll_show::answer::{Answer, Mood};
+use plimsoll_show::table::Column;
 
 use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::{DiskFormat, form, input};
@@ -227,33 +228,18 @@ fn forms_table(disk: &DiskInfo) -> String {
 }
 
 fn sizes_table(form: &FormInfo) -> String {
-    let us = |ns: f64| significant(ns / 1e3);
-    let rows = form.sizes.iter().map(|size| {
-        vec![
-            format_bytes_binary(u64::from(size.bytes)),
-            us(size.read_cost_ns),
-            us(size.write_cost_ns),
-            rate(size.read_iops),
-            rate(size.mixed_iops),
-            rate(size.write_iops),
-            rate(megabytes(size.read_bytes_per_s)),
-            rate(megabytes(size.mixed_bytes_per_s)),
-            rate(megabytes(size.write_bytes_per_s)),
-        ]
-    });
-
-    let headers = [
-        "size",
-        "read\nus",
-        "write\nus",
-        "read\nIOPS",
-        "50/50\nIOPS",
-        "write\nIOPS",
-        "read\nMB/s",
-        "50/50\nMB/s",
-        "write\nMB/s",
+    const COLUMNS: &[Column<SizeInfo>] = &[
+        ("size", |size| format_bytes_binary(u64::from(size.bytes))),
+        ("read\nus", |size| significant(size.read_cost_ns / 1e3)),
+        ("write\nus", |size| significant(size.write_cost_ns / 1e3)),
+        ("read\nIOPS", |size| rate(size.read_iops)),
+        ("50/50\nIOPS", |size| rate(size.mixed_iops)),
+        ("write\nIOPS", |size| rate(size.write_iops)),
+        ("read\nMB/s", |size| rate(megabytes(size.read_bytes_per_s))),
+        ("50/50\nMB/s", |size| rate(megabytes(size.mixed_bytes_per_s))),
+        ("write\nMB/s", |size| rate(megabytes(size.write_bytes_per_s))),
     ];
-    screen::table(&headers, rows.collect())
+    screen::columns(&form.sizes, COLUMNS)
 }
 
 /// Sizes at which forms are compared, in bytes.
@@ -274,7 +260,6 @@ fn side_by_side(disk: &DiskInfo) -> String {
         let sizes = forms().filter_map(|form| form.size(bytes));
         [format_bytes_binary(u64::from(bytes))].into_iter().chain(sizes.flat_map(cells)).collect()
     });
-    let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
     screen::table(&headers, rows.collect())
 }
 

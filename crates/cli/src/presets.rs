@@ -193,32 +193,26 @@ const COLUMNS: &[Column<PresetInfo>] = &[
 /// Version of the JSON; it rises when a key changes its meaning or disappears.
 const SCHEMA: u32 = 1;
 
+const OVERVIEW: &[Column<PresetInfo>] = &[
+    ("name", |it| it.name.clone()),
+    ("disks", |it| it.disks.map_or_else(|| "?".to_owned(), |disks| disks.to_string())),
+    ("reads/s", |it| format_iops_short(it.total.read_iops as f64)),
+    ("writes/s", |it| format_iops_short(it.total.write_iops as f64)),
+    ("read\nMB/s", |it| megabytes(it.total.read_bandwidth)),
+    ("write\nMB/s", |it| megabytes(it.total.write_bandwidth)),
+    ("capacity", |it| it.capacity_bytes.map_or_else(|| "?".to_owned(), format_bytes_decimal)),
+    ("figures", |it| {
+        let known = [Some(it.evidence), it.burst.map(|_| "bursts"), it.suspect.map(|_| "suspect")];
+        known.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }),
+];
+
 /// Returns a row for each preset, and the reasons why some are suspect.
 fn overview(presets: &[PresetInfo]) -> String {
     if presets.is_empty() {
         return "no preset".to_owned();
     }
-    let rows = presets.iter().map(|preset| {
-        let total = &preset.total;
-        vec![
-            preset.name.clone(),
-            preset.disks.map_or_else(|| "?".to_owned(), |disks| disks.to_string()),
-            format_iops_short(total.read_iops as f64),
-            format_iops_short(total.write_iops as f64),
-            megabytes(total.read_bandwidth),
-            megabytes(total.write_bandwidth),
-            preset.capacity_bytes.map_or_else(|| "?".to_owned(), format_bytes_decimal),
-            [Some(preset.evidence), preset.burst.map(|_| "bursts"), preset.suspect.map(|_| "suspect")]
-                .into_iter()
-                .flatten()
-                .collect::<Vec<_>>()
-                .join(", "),
-        ]
-    });
-
-    let headers = ["name", "disks", "reads/s", "writes/s", "read\nMB/s", "write\nMB/s", "capacity", "figures"];
-    let mut parts = vec![screen::table(&headers, rows.collect())];
-
+    let mut parts = vec![screen::columns(presets, OVERVIEW)];
     let suspects = presets.iter().filter_map(|preset| Some((preset, preset.suspect?)));
     let bursts = presets.iter().filter_map(|preset| Some((preset, preset.burst_text()?)));
     parts.extend(bursts.map(|(preset, burst)| screen::wrap(&format!("{}: the base; beyond it {burst}.", preset.name))));
@@ -414,8 +408,16 @@ fn array(arguments: &ArrayArguments) -> Result<Outcome, Failure> {
 /// Returns CSV: a header, a line for reads and one for writes.
 fn array_csv(report: &ArrayReport) -> String {
     let headers = [
-        "array", "direction", "members", "limit_bytes_per_s", "sum_bytes_per_s", "carried_bytes_per_s", "bound_by",
-        "left_bytes_per_s", "per_member_bytes_per_s", "per_member_pct",
+        "array",
+        "direction",
+        "members",
+        "limit_bytes_per_s",
+        "sum_bytes_per_s",
+        "carried_bytes_per_s",
+        "bound_by",
+        "left_bytes_per_s",
+        "per_member_bytes_per_s",
+        "per_member_pct",
     ];
     let row = |(name, direction): (&str, &Direction)| {
         [

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use plimsoll_files::variant_name;
 use plimsoll_measure::report_page::{self, ReadError, Shown};
-use plimsoll_show::table::Table;
+use plimsoll_show::table::{self, Column};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
@@ -70,9 +70,12 @@ fn check_differ(arguments: &ReportArguments) -> Result<(), Failure> {
 }
 
 fn table(arguments: &ReportArguments, results: &[Shown]) -> String {
-    let row =
-        |shown: &Shown| vec![shown.file.clone(), shown.kind.words().to_owned(), shown.part.sections.len().to_string()];
-    let table = screen::table(&["file", "what it is", "sections"], results.iter().map(row).collect());
+    const COLUMNS: &[Column<Shown>] = &[
+        ("file", |it| it.file.clone()),
+        ("what it is", |it| it.kind.words().to_owned()),
+        ("sections", |it| it.part.sections.len().to_string()),
+    ];
+    let table = screen::columns(results, COLUMNS);
     format!("{table}\n\n{}\n", screen::wrap(&format!("wrote {}", arguments.output.display())))
 }
 
@@ -93,8 +96,11 @@ fn json(arguments: &ReportArguments, results: &[Shown]) -> serde_json::Value {
 }
 
 fn csv(results: &[Shown]) -> String {
-    let rows = results.iter().map(|shown| {
-        [shown.file.clone(), variant_name(shown.kind), shown.part.title.clone(), shown.part.sections.len().to_string()]
-    });
-    Table::new("", ["file", "kind", "title", "sections"], rows).to_csv()
+    const COLUMNS: &[Column<Shown>] = &[
+        ("file", |it| it.file.clone()),
+        ("kind", |it| variant_name(it.kind)),
+        ("title", |it| it.part.title.clone()),
+        ("sections", |it| it.part.sections.len().to_string()),
+    ];
+    table::csv(results, COLUMNS)
 }

@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use plimsoll_measure::tune::Observer;
 use plimsoll_show::answer::{Answer, Mood};
 pub(crate) use plimsoll_show::printable::{printable, printable_lines};
+use plimsoll_show::table::Column;
 
 pub(crate) const WIDTH: u16 = 100;
 
@@ -23,16 +24,17 @@ const TEXT_LETTERS_MIN: usize = 8;
 
 /// Returns a table with the given headers, the first column left-aligned, the others right-aligned. Cuts text that is
 /// too wide, never a figure; if figures alone are too wide, leaves out the last columns and names them below.
-pub(crate) fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
+pub(crate) fn table(headers: &[impl AsRef<str>], rows: Vec<Vec<String>>) -> String {
     table_within(WIDTH, headers, rows)
 }
 
 /// Returns a table as [`table`] does, of at most `width` columns.
-pub(crate) fn table_within(width: u16, headers: &[&str], rows: Vec<Vec<String>>) -> String {
+pub(crate) fn table_within(width: u16, headers: &[impl AsRef<str>], rows: Vec<Vec<String>>) -> String {
+    let headers: Vec<&str> = headers.iter().map(AsRef::as_ref).collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     let mut rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
-    let shown = cut(width, headers, &mut rows);
+    let shown = cut(width, &headers, &mut rows);
     table.add_rows(rows);
 
     let (headers, left_out) = headers.split_at(shown);
@@ -56,7 +58,23 @@ pub(crate) fn table_within(width: u16, headers: &[&str], rows: Vec<Vec<String>>)
 
 /// Returns a table as text, without its caption.
 pub(crate) fn show(shown: &plimsoll_show::table::Table) -> String {
-    table(&shown.headers.iter().map(String::as_str).collect::<Vec<_>>(), shown.rows.clone())
+    table(&shown.headers, shown.rows.clone())
+}
+
+/// Returns a table with a row for each of `rows`.
+pub(crate) fn columns<'r, R: 'r>(rows: impl IntoIterator<Item = &'r R>, columns: &[Column<R>]) -> String {
+    columns_within(WIDTH, rows, columns)
+}
+
+/// Returns a table as [`columns`] does, of at most `width` columns.
+pub(crate) fn columns_within<'r, R: 'r>(
+    width: u16,
+    rows: impl IntoIterator<Item = &'r R>,
+    columns: &[Column<R>],
+) -> String {
+    let headers: Vec<&str> = columns.iter().map(|(header, _)| *header).collect();
+    let row = |of: &R| columns.iter().map(|(_, cell)| cell(of)).collect();
+    table_within(width, &headers, rows.into_iter().map(row).collect())
 }
 
 /// Returns an answer as lines, then an empty line. On a terminal the first line is coloured.
@@ -202,6 +220,11 @@ pub(crate) fn wrap_within(width: u16, text: &str) -> String {
         }
     }
     lines.join("\n")
+}
+
+/// Breaks each paragraph into lines that fit, and ends it.
+pub(crate) fn paragraphs(texts: impl IntoIterator<Item: AsRef<str>>) -> String {
+    texts.into_iter().map(|text| wrap(text.as_ref()) + "\n").collect()
 }
 
 /// Returns the columns and rows of a terminal, or `None` if `of` is not a terminal or reports no size.

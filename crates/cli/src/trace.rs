@@ -49,6 +49,18 @@ pub(crate) fn run(arguments: &TraceArguments) -> Result<Outcome, Failure> {
     }
 }
 
+fn percent(part: f64) -> String {
+    format!("{:.1} %", 100.0 * part)
+}
+
+/// Returns a line about what is beyond the first `shown`, or an empty text if there is nothing.
+fn further(count: usize, shown: usize, what: &str) -> String {
+    match count.saturating_sub(shown) {
+        0 => String::new(),
+        further => format!("\n{further} more {what}"),
+    }
+}
+
 /// Passes a trace to `visit`. Prints to stderr the events that it lost and the requests that it leaves open.
 pub(crate) fn read(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, Failure> {
     let trace = trace::read(path, visit).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;

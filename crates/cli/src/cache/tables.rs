@@ -10,31 +10,34 @@ use plimsoll_cache_tools::iostat::{Figures, GROUPS, Interval, Row};
 use plimsoll_cache_tools::slabs::{SlabRow, SlabTable};
 use plimsoll_cache_tools::status::{DiskStatus, Status};
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns, format_iops_short};
+use plimsoll_show::table::Column;
 
 use crate::screen;
 
 /// Width of the name of a row of `iostat`, without and with operations in flight.
 const NAME: [usize; 2] = [20, 8];
 
-pub(super) fn status(status: &Status) -> String {
-    let headers = ["DISK", "HEALTH", "SIZE", "BLOCKS", "METADATA", "FREE SLABS", "TO MOVE", "ERRORS"];
-    let row = |status: &DiskStatus| {
-        let disk = &status.stats;
-        let name = if disk.path.is_empty() { format!("disk {}", disk.number) } else { disk.path.clone() };
-        let to_move = if disk.to_move_bytes > 0 { format_bytes_binary(disk.to_move_bytes) } else { "-".to_owned() };
-        vec![
-            name,
-            disk.health.name().to_owned(),
-            format_bytes_binary(disk.capacity_bytes),
-            format_bytes_binary(disk.allocated_bytes),
-            format_bytes_binary(disk.metadata_bytes),
-            format_count(disk.free_slabs.into()),
-            to_move,
-            format_count(status.errors),
-        ]
-    };
+const DISKS: &[Column<DiskStatus>] = &[
+    ("DISK", |DiskStatus { stats, .. }| match stats.path.as_str() {
+        "" => format!("disk {}", stats.number),
+        path => path.to_owned(),
+    }),
+    ("HEALTH", |it| it.stats.health.name().to_owned()),
+    ("SIZE", |it| format_bytes_binary(it.stats.capacity_bytes)),
+    ("BLOCKS", |it| format_bytes_binary(it.stats.allocated_bytes)),
+    ("METADATA", |it| format_bytes_binary(it.stats.metadata_bytes)),
+    ("FREE SLABS", |it| format_count(it.stats.free_slabs.into())),
+    ("TO MOVE", |it| bytes(it.stats.to_move_bytes)),
+    ("ERRORS", |it| format_count(it.errors)),
+];
 
-    let mut text = screen::table(&headers, status.disks.iter().map(row).collect());
+/// Formats a length, or `-` for none.
+fn bytes(bytes: u64) -> String {
+    if bytes == 0 { "-".to_owned() } else { format_bytes_binary(bytes) }
+}
+
+pub(super) fn status(status: &Status) -> String {
+    let mut text = screen::columns(&status.disks, DISKS);
     let lookups = status.hits + status.misses.values().sum::<u64>();
     let counts = |named: &ByName<u64>| -> String {
         let named = named.iter().filter(|(_, count)| **count > 0);
@@ -79,19 +82,13 @@ pub(super) fn status(status: &Status) -> String {
 
     text.push_str("\n\n");
     // A closed cache has no counters: show only the first two lines.
-    for line in lines.iter().take(if status.is_open { 4 } else { 2 }) {
-        text.push_str(&screen::wrap(line));
-        text.push('\n');
-    }
+    text.push_str(&screen::paragraphs(lines.iter().take(if status.is_open { 4 } else { 2 })));
 
     let of_disks = status.disks.iter().filter(|disk| !disk.stats.why.is_empty() && !disk.stats.path.is_empty());
     let label = if status.is_open { "not followed: " } else { "" };
     let why = of_disks.map(|disk| format!("{} is {}: {}", disk.stats.path, disk.stats.health.name(), disk.stats.why));
-    for line in why.chain(status.problems.iter().map(|problem| format!("{label}{problem}"))) {
-        text.push_str(&screen::wrap(&line));
-        text.push('\n');
-    }
-    text
+    let problems = status.problems.iter().map(|problem| format!("{label}{problem}"));
+    text + &screen::paragraphs(why.chain(problems))
 }
 
 /// Returns a report as text, below the names of the columns if `with_header`.
@@ -217,7 +214,6 @@ pub(super) fn bench(report: &BenchReport) -> String {
 
 /// Returns slabs by disk and block size, then the sums; if `is_verbose`, also slabs by how full they are.
 pub(super) fn slabs(table: &SlabTable, is_verbose: bool) -> String {
-    let bytes = |bytes: u64| if bytes == 0 { "-".to_owned() } else { format_bytes_binary(bytes) };
     let row = |name: String, row: &SlabRow| {
         vec![
             name,
@@ -300,10 +296,7 @@ pub(super) fn check(checked: &Checked) -> String {
     let rows = figures.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     let mut text = screen::table(&["FIGURE", "VALUE"], rows);
     text.push_str("\n\n");
-    for finding in &checked.findings {
-        text.push_str(&screen::wrap(finding));
-        text.push('\n');
-    }
+    text.push_str(&screen::paragraphs(&checked.findings));
     let verdict = if checked.is_sound() { "sound" } else { "not sound" };
     let disks = if checked.disks == 1 { "disk" } else { "disks" };
     text.push_str(&format!("checkpoint {}, {} {disks}: {verdict}", checked.generation, checked.disks));

@@ -3,6 +3,7 @@
 use clap::Args;
 use plimsoll_files::variant_name;
 use plimsoll_measure::instance::claims::{self, Checked, ClaimsReport};
+use plimsoll_show::table::Column;
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PageFlags, ReportFormat};
@@ -35,27 +36,23 @@ pub(crate) fn run(arguments: &ClaimsArguments) -> Result<Outcome, Failure> {
 /// Returns the tables of the machines, the claims, and the reasons for those that are not exact.
 fn table(report: &ClaimsReport) -> String {
     let mut text = screen::answer(&claims::answer(report));
-    text.push_str(&screen::wrap(&format!("{}, {}", report.source, report.date)));
-    text.push('\n');
+    text.push_str(&screen::paragraphs([format!("{}, {}", report.source, report.date)]));
     for (at, table) in report.tables.iter().enumerate() {
-        let headers = table.headers();
-        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
         let title = format!("Table {}: {}; differences in per cent of {}", at + 1, table.title, table.base);
-        text.push_str(&format!("\n{}\n{}\n", screen::wrap(&title), screen::table(&headers, table.cells())));
+        text.push_str(&format!("\n{}\n{}\n", screen::wrap(&title), screen::table(&table.headers(), table.cells())));
     }
 
-    let row = |claim: &Checked| {
-        vec![claim.claim.to_owned(), claim.stated.clone(), claim.computed.clone(), claim.verdict.as_str().to_owned()]
-    };
-    let claims = screen::table(&["claim", "stated", "computed", "verdict"], report.claims.iter().map(row).collect());
-    text.push_str(&format!("\nClaims, computed again\n{claims}\n\n"));
+    const COLUMNS: &[Column<Checked>] = &[
+        ("claim", |it| it.claim.to_owned()),
+        ("stated", |it| it.stated.clone()),
+        ("computed", |it| it.computed.clone()),
+        ("verdict", |it| it.verdict.as_str().to_owned()),
+    ];
+    text.push_str(&format!("\nClaims, computed again\n{}\n\n", screen::columns(&report.claims, COLUMNS)));
 
-    for claim in report.claims.iter().filter(|claim| !claim.why.is_empty()) {
-        let verdict = claim.verdict.as_str();
+    let reasons = report.claims.iter().filter(|claim| !claim.why.is_empty()).map(|claim| {
         let slip = claim.slip.map_or_else(String::new, |slip| format!(" [{}]", variant_name(slip)));
-        text.push_str(&screen::wrap(&format!("{verdict}: {}: {}{slip}.", claim.claim, claim.why)));
-        text.push('\n');
-    }
-
-    text
+        format!("{}: {}: {}{slip}.", claim.verdict.as_str(), claim.claim, claim.why)
+    });
+    text + &screen::paragraphs(reasons)
 }

@@ -125,8 +125,8 @@ fn table(comparison: &Comparison) -> String {
 
 /// Returns a heading and an entry for each text, or `None` without texts.
 fn list(heading: &str, texts: Vec<String>) -> Option<String> {
-    let entries: Vec<String> = texts.iter().map(|text| screen::wrap(&format!("- {text}"))).collect();
-    (!entries.is_empty()).then(|| format!("{heading}\n{}", entries.join("\n")))
+    let entries = screen::paragraphs(texts.iter().map(|text| format!("- {text}")));
+    (!entries.is_empty()).then(|| format!("{heading}\n{}", entries.trim_end()))
 }
 
 /// Returns a line for each machine with the source of its figures.
@@ -195,9 +195,8 @@ fn recommendation(comparison: &Comparison, recommended: &Recommendation) -> Stri
         vec![ranked.label.clone(), ranked.shown.clone(), price]
     });
     let lines = comparison.recommendation_lines(recommended);
-    let text: Vec<String> = lines.iter().map(|line| screen::wrap(line)).collect();
     let table = screen::table(&["", recommended.measure.as_str(), unit.as_str()], ranked.collect());
-    format!("{}\n{table}", text.join("\n"))
+    screen::paragraphs(lines) + &table
 }
 
 /// Returns the name of a machine, short enough for a column.

@@ -10,6 +10,7 @@ use plimsoll_measure::sim::result::{Bounds, Measured, RunResult};
 use plimsoll_measure::sim::run::{Finished, Task, figure_names, words};
 use plimsoll_measure::sim::stats::{Spread, spreads};
 use plimsoll_show::plot;
+use plimsoll_show::table::Column;
 
 use crate::failure::{Failure, as_json};
 use crate::flags::ReportFormat;
@@ -65,9 +66,8 @@ fn run_text(finished: &Finished) -> String {
     };
 
     for table in &result.tables {
-        let columns: Vec<&str> = table.columns.iter().map(String::as_str).collect();
         let gap = if table.title.is_empty() { String::new() } else { format!("{}\n", screen::wrap(&table.title)) };
-        text.push_str(&format!("\n{gap}{}\n", screen::table(&columns, table.rows.clone())));
+        text.push_str(&format!("\n{gap}{}\n", screen::table(&table.columns, table.rows.clone())));
     }
 
     let judged: Vec<&Measured> = result.figures.iter().filter(|figure| figure.target.is_some()).collect();
@@ -80,9 +80,7 @@ fn run_text(finished: &Finished) -> String {
     }
 
     text.push('\n');
-    for remark in &result.remarks {
-        text.push_str(&format!("{}\n", screen::wrap(remark)));
-    }
+    text.push_str(&screen::paragraphs(&result.remarks));
     let (seed, requests) = (finished.seed, format_count(result.requests));
     text.push_str(&format!("seed {seed}, {requests} requests, hash of the event log {:016x}\n", result.log_hash));
     text
@@ -112,34 +110,26 @@ fn summary_text(finished: &[Finished]) -> String {
     format!("\n{table}\n\n{} runs, {end}\n", finished.len())
 }
 
+const SPREADS: &[Column<Spread>] = &[
+    ("figure", |it| it.figure.clone()),
+    ("mean", |it| format_figure(it.mean)),
+    ("+- 95 %", |it| it.half_width_95.map_or_else(|| "n/a".to_owned(), format_figure)),
+    ("min", |it| format_figure(it.min)),
+    ("max", |it| format_figure(it.max)),
+    ("target", |it| target(it.target)),
+    ("passed", |it| it.target.map_or_else(String::new, |_| format!("{} of {}", it.passed, it.runs))),
+];
+
 /// Returns the mean and interval of each figure over the seeds.
 fn spreads_text(spreads: &[Spread], finished: &[Finished]) -> String {
     let mut text = String::new();
     let same = |a: &Spread, b: &Spread| a.scenario == b.scenario && a.changes == b.changes;
     for group in spreads.chunk_by(same) {
         let Some(first) = group.first() else { continue };
-        let rows = group.iter().map(|spread| {
-            let half = spread.half_width_95.map_or_else(|| "n/a".to_owned(), format_figure);
-            let passed = match spread.target {
-                Some(_) => format!("{} of {}", spread.passed, spread.runs),
-                None => String::new(),
-            };
-            vec![
-                spread.figure.clone(),
-                format_figure(spread.mean),
-                half,
-                format_figure(spread.min),
-                format_figure(spread.max),
-                target(spread.target),
-                passed,
-            ]
-        });
-
         let sweep = report::sweep_text(&first.changes);
         let gap = if text.is_empty() { "" } else { "\n" };
         text.push_str(&format!("{gap}{} {sweep}\n", first.scenario));
-        let headers = ["figure", "mean", "+- 95 %", "min", "max", "target", "passed"];
-        text.push_str(&format!("{}\n", screen::table(&headers, rows.collect())));
+        text.push_str(&format!("{}\n", screen::columns(group, SPREADS)));
     }
 
     for run in finished {

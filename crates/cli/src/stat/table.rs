@@ -25,6 +25,7 @@ use plimsoll_observe::stat::host::Host;
 use plimsoll_observe::stat::output::{says_no, time};
 use plimsoll_observe::stat::programs::ClassRow;
 use plimsoll_observe::stat::{Basis, CpuShares, Gap, GroupObserved, Judged, Observed, Remark, Verdict};
+use plimsoll_show::table::Column;
 
 use crate::screen;
 
@@ -326,25 +327,28 @@ pub(super) fn classes(rows: &[ClassRow], width: u16) -> String {
         return String::new();
     }
 
-    let headers = ["class", "shares", "r/s", "w/s", "read", "written", "queue", "device", "queued", "waits for"];
-    let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |ms| format_duration_ns((ms * 1e6) as u64));
-    let row = |row: &ClassRow| {
-        let waits = row.waited_for.as_ref().and_then(|reason| Some((reason, row.waited.get(reason)?)));
-        vec![
-            format!("{} of {} ({})", row.class, row.program, row.pid),
-            row.shares.to_string(),
-            format_iops_short(row.reads_per_s),
-            format_iops_short(row.writes_per_s),
-            format_throughput_decimal(row.read_bytes_per_s),
-            format_throughput_decimal(row.write_bytes_per_s),
-            ms(row.queue_ms),
-            ms(row.device_ms),
-            row.queued.to_string(),
-            waits.map_or_else(|| "-".to_owned(), |(reason, part)| format!("{reason} {:.0}%", 100.0 * part)),
-        ]
-    };
+    const COLUMNS: &[Column<ClassRow>] = &[
+        ("class", |row| format!("{} of {} ({})", row.class, row.program, row.pid)),
+        ("shares", |row| row.shares.to_string()),
+        ("r/s", |row| format_iops_short(row.reads_per_s)),
+        ("w/s", |row| format_iops_short(row.writes_per_s)),
+        ("read", |row| format_throughput_decimal(row.read_bytes_per_s)),
+        ("written", |row| format_throughput_decimal(row.write_bytes_per_s)),
+        ("queue", |row| time(row.queue_ms)),
+        ("device", |row| time(row.device_ms)),
+        ("queued", |row| row.queued.to_string()),
+        ("waits for", waits_for),
+    ];
+    format!("{}\n\n", screen::columns_within(width, rows, COLUMNS))
+}
 
-    format!("{}\n\n", screen::table_within(width, &headers, rows.iter().map(row).collect()))
+fn time(ms: Option<f64>) -> String {
+    ms.map_or_else(|| "-".to_owned(), |ms| format_duration_ns((ms * 1e6) as u64))
+}
+
+fn waits_for(row: &ClassRow) -> String {
+    let waits = row.waited_for.as_ref().and_then(|reason| Some((reason, row.waited.get(reason)?)));
+    waits.map_or_else(|| "-".to_owned(), |(reason, part)| format!("{reason} {:.0}%", 100.0 * part))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use plimsoll_measure::experiment::{ExperimentError, Point, Situation, rounds_of}
 use plimsoll_measure::load::Control;
 use plimsoll_measure::report::Circumstances;
 use plimsoll_measure::test::TestOptions;
-use plimsoll_show::table::{Table, fixed};
+use plimsoll_show::table::{Column, Table, fixed};
 use serde_json::{Value, json};
 
 use super::arguments::{Checked, TestArguments, check_format};
@@ -198,36 +198,41 @@ fn table(shown: &Shown) -> String {
     text
 }
 
-const POINT_CSV: [&str; 9] = [
-    "parallelism",
-    "throughput_bytes_per_s",
-    "iops",
-    "latency_average_us",
-    "latency_p99_us",
-    "in_device",
-    "device_latency_mean_us",
-    "little_ratio",
-    "errors",
+/// The columns of a point in CSV.
+const POINT: [Column<Point>; 9] = [
+    ("parallelism", |it| it.parallelism.to_string()),
+    ("throughput_bytes_per_s", |it| fixed(it.throughput_bytes_per_s, 0)),
+    ("iops", |it| fixed(it.iops, 1)),
+    ("latency_average_us", |it| fixed(it.latency.average_us, 2)),
+    ("latency_p99_us", |it| fixed(it.latency.p99_us, 2)),
+    ("in_device", |it| fixed(it.in_device, 3)),
+    ("device_latency_mean_us", |it| fixed(it.device_latency_mean_us, 2)),
+    ("little_ratio", |it| fixed(it.little_ratio(), 3)),
+    ("errors", |it| it.errors.to_string()),
 ];
 
-fn point_csv(point: &Point) -> Vec<String> {
-    vec![
-        point.parallelism.to_string(),
-        fixed(point.throughput_bytes_per_s, 0),
-        fixed(point.iops, 1),
-        fixed(point.latency.average_us, 2),
-        fixed(point.latency.p99_us, 2),
-        fixed(point.in_device, 3),
-        fixed(point.device_latency_mean_us, 2),
-        fixed(point.little_ratio(), 3),
-        point.errors.to_string(),
-    ]
+/// The columns of iostat in CSV.
+const IOSTAT: [Column<Iostat>; 5] = [
+    ("reads_per_s", |it| fixed(it.reads_per_s, 1)),
+    ("writes_per_s", |it| fixed(it.writes_per_s, 1)),
+    ("await_ms", |it| fixed(it.await_ms, 3)),
+    ("queue", |it| fixed(it.queue, 3)),
+    ("util_pct", |it| fixed(it.util_pct, 3)),
+];
+
+fn names<R, const N: usize>(columns: [Column<R>; N]) -> [String; N] {
+    columns.map(|(name, _)| name.to_owned())
+}
+
+fn cells<R, const N: usize>(columns: [Column<R>; N], of: Option<&R>) -> [String; N] {
+    columns.map(|(_, cell)| of.map_or_else(String::new, cell))
 }
 
 fn of_sweep(report: &SweepReport) -> Shown {
     let axes = report.axes.iter().map(|axis| format!("set_{axis}"));
     let row = |point: &Point| {
-        point.settings.iter().map(|(_, value)| value.clone()).chain(point_csv(point)).collect::<Vec<_>>()
+        let settings = point.settings.iter().map(|(_, value)| value.clone());
+        settings.chain(cells(POINT, Some(point))).collect::<Vec<_>>()
     };
     let mut json = serde_json::to_value(report).unwrap_or_default();
     // The ratio follows from the point; programs should not have to compute it.
@@ -242,7 +247,7 @@ fn of_sweep(report: &SweepReport) -> Shown {
         title: format!("sweep of {}", report.axes.join(", ")),
         said: words::of_sweep(report),
         made: report.made.clone(),
-        csv: Table::new("", axes.chain(POINT_CSV.map(str::to_owned)), report.points.iter().map(row)),
+        csv: Table::new("", axes.chain(names(POINT)), report.points.iter().map(row)),
         json,
         pictures: pictures::of_sweep(report),
         written_bytes: report.written_bytes,
@@ -273,13 +278,17 @@ fn of_search(report: &RateReport) -> Shown {
 
 fn of_matrix(report: &MatrixReport) -> Shown {
     let number = |row: &matrix::MatrixRow| {
-        [vec![row.kind.clone(), row.request_bytes.to_string()], point_csv(&row.point)].concat()
+        [&[row.kind.clone(), row.request_bytes.to_string()][..], &cells(POINT, Some(&row.point))].concat()
     };
     Shown {
         title: "1 MiB sequential and 4 KiB random".to_owned(),
         said: words::of_matrix(report),
         made: report.made.clone(),
-        csv: Table::new("", ["type", "request_bytes"].into_iter().chain(POINT_CSV), report.rows.iter().map(number)),
+        csv: Table::new(
+            "",
+            [&["type".to_owned(), "request_bytes".to_owned()][..], &names(POINT)].concat(),
+            report.rows.iter().map(number),
+        ),
         json: serde_json::to_value(report).unwrap_or_default(),
         written_bytes: report.written_bytes,
         errors: report.rows.iter().map(|row| row.point.errors).sum(),
@@ -290,12 +299,11 @@ fn of_matrix(report: &MatrixReport) -> Shown {
 
 fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
     let number = |run: &DualRun| {
-        let iostats = [iostat_csv(run.iostat), iostat_csv(run.busiest)].concat();
-        [vec![run.times.to_string()], point_csv(&run.point), iostats].concat()
+        let iostats = [run.iostat, run.busiest].map(|iostat| cells(IOSTAT, iostat.as_ref())).concat();
+        [&[run.times.to_string()][..], &cells(POINT, Some(&run.point)), &iostats].concat()
     };
-    let columns = ["reads_per_s", "writes_per_s", "await_ms", "queue", "util_pct"];
-    let busiest = columns.map(|column| format!("busiest_{column}"));
-    let columns = columns.into_iter().chain(busiest.iter().map(String::as_str));
+    let busiest = names(IOSTAT).map(|column| format!("busiest_{column}"));
+    let headers = [&["times".to_owned()][..], &names(POINT), &names(IOSTAT), &busiest].concat();
 
     let mut json = serde_json::to_value(report).unwrap_or_default();
     let beside = rbd.map(rbd_table);
@@ -308,19 +316,13 @@ fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
         said: words::of_dual(report),
         made: report.made.clone(),
         beside,
-        csv: Table::new("", ["times"].into_iter().chain(POINT_CSV).chain(columns), report.runs.iter().map(number)),
+        csv: Table::new("", headers, report.runs.iter().map(number)),
         json,
         written_bytes: report.written_bytes,
         errors: report.runs.iter().map(|run| run.point.errors).sum(),
         interrupted: report.interrupted,
         ..Shown::default()
     }
-}
-
-fn iostat_csv(iostat: Option<Iostat>) -> Vec<String> {
-    let Some(io) = iostat else { return vec![String::new(); 5] };
-    let [reads_per_s, writes_per_s] = [io.reads_per_s, io.writes_per_s].map(|rate| fixed(rate, 1));
-    vec![reads_per_s, writes_per_s, fixed(io.await_ms, 3), fixed(io.queue, 3), fixed(io.util_pct, 3)]
 }
 
 fn read_rbd(path: &Path) -> Result<Vec<RbdRun>, Failure> {

@@ -6,7 +6,9 @@ use clap::Args;
 use plimsoll_figures::stats::ALPHA;
 use plimsoll_figures::units::format_duration_ns;
 use plimsoll_observe::trace::diff::{Compared, DiffReport, ReasonParts, Side, SideDone, diff};
+use plimsoll_show::table::Column;
 
+use super::{further, percent};
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
 use crate::screen;
@@ -56,28 +58,22 @@ fn table(report: &DiffReport) -> String {
     if report.patterns.is_empty() {
         text.push_str("Nothing differs by more than chance explains.\n");
     }
-    for pattern in report.patterns.iter().take(PATTERNS_SHOWN) {
-        text.push_str(&screen::wrap(pattern));
-        text.push('\n');
-    }
+    text.push_str(&screen::paragraphs(report.patterns.iter().take(PATTERNS_SHOWN)));
 
     if !report.reasons.is_empty() {
-        let headers = ["in the way", "disk", "A", "B"];
-        let row = |it: &ReasonParts| {
-            let percent = |part: f64| format!("{:.1} %", 100.0 * part);
-            let name = if it.reason == "empty" { "no work".to_owned() } else { it.reason.clone() };
-            vec![name, it.disk.clone(), percent(it.base_part), percent(it.other_part)]
-        };
-        text.push_str(&format!("\n{}\n", screen::table(&headers, report.reasons.iter().map(row).collect())));
+        const COLUMNS: &[Column<ReasonParts>] = &[
+            ("in the way", |it| if it.reason == "empty" { "no work".to_owned() } else { it.reason.clone() }),
+            ("disk", |it| it.disk.clone()),
+            ("A", |it| percent(it.base_part)),
+            ("B", |it| percent(it.other_part)),
+        ];
+        text.push_str(&format!("\n{}\n", screen::columns(&report.reasons, COLUMNS)));
     }
 
     let headers = ["", "stage", "figure", "A", "B", "change", "p", "verdict"];
     let rows = report.figures.iter().take(ROWS_SHOWN).map(row).collect();
-    text.push_str(&format!("\n{}\n", screen::table(&headers, rows)));
-    let further = report.figures.len().saturating_sub(ROWS_SHOWN);
-    if further > 0 {
-        text.push_str(&format!("{further} more figures: --format json or csv shows them\n"));
-    }
+    let further = further(report.figures.len(), ROWS_SHOWN, "figures: --format json or csv shows them");
+    text.push_str(&format!("\n{}{further}\n", screen::table(&headers, rows)));
 
     let rule = format!(
         "p: how often chance makes such a difference, all taken together. better, worse: shorter or longer by more \

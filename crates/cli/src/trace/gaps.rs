@@ -7,7 +7,9 @@ use clap::Args;
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns};
 use plimsoll_observe::trace::gaps::{ClassWait, DiskGaps, Gaps, GapsReport, Limiter, LongGap, QueueGaps, ReasonGaps};
 use plimsoll_show::answer::{Answer, Mood};
+use plimsoll_show::table::Column;
 
+use super::{further, percent};
 use crate::failure::{Failure, Outcome};
 use crate::flags::{ReportFormat, nanos, time};
 use crate::screen;
@@ -42,40 +44,43 @@ pub(super) fn run(arguments: &GapsArguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-fn percent(part: f64) -> String {
-    format!("{:.1} %", 100.0 * part)
-}
+const CLASSES: &[Column<ClassWait>] = &[
+    ("class", |it| it.class.clone()),
+    ("waited most for", |it| it.reason.to_owned()),
+    ("n", |it| format_count(it.n)),
+    ("mean", |it| format_duration_ns(it.mean_ns as u64)),
+    ("max", |it| format_duration_ns(it.max_ns)),
+    ("of its time in the queue", |it| percent(it.part)),
+];
+
+const LONGEST: &[Column<LongGap>] = &[
+    ("longest", |it| format_duration_ns(it.length_ns)),
+    ("ended at", |it| format_duration_ns(it.at_ns)),
+    ("class", |it| it.class.clone()),
+    ("piece", |it| format!("{} {}", it.op, format_bytes_binary(u64::from(it.len_bytes)))),
+    ("shard", |it| it.shard.to_string()),
+    ("disk", |it| it.disk.clone()),
+    ("in the way", |it| it.reason.to_owned()),
+];
+
+const QUEUES: &[Column<QueueGaps>] = &[
+    ("shard", |it| it.shard.to_string()),
+    ("dispatches", |it| format_count(it.dispatches)),
+    ("no work", |it| percent(it.empty_part)),
+    ("gap mean", |it| format_duration_ns(it.gap_mean_ns as u64)),
+    ("gap max", |it| format_duration_ns(it.gap_max_ns)),
+];
 
 fn table(report: &GapsReport) -> String {
     let mut parts: Vec<String> = report.disks.iter().map(|disk| disk_part(disk, report)).collect();
     let Some(first) = report.disks.first() else { return "The trace has no pieces of requests.".to_owned() };
 
-    let classes = report.classes.iter().filter(|class| class.part > 0.0).take(ROWS_SHOWN);
-    let headers = ["class", "waited most for", "n", "mean", "max", "of its time in the queue"];
-    let class = |it: &ClassWait| {
-        let ns = [it.mean_ns as u64, it.max_ns].map(format_duration_ns);
-        let [mean, max] = ns;
-        vec![it.class.clone(), it.reason.to_owned(), format_count(it.n), mean, max, percent(it.part)]
-    };
-    let rows: Vec<Vec<String>> = classes.map(class).collect();
-    if !rows.is_empty() {
-        parts.push(screen::table(&headers, rows));
+    let mut classes = report.classes.iter().filter(|class| class.part > 0.0).take(ROWS_SHOWN).peekable();
+    if classes.peek().is_some() {
+        parts.push(screen::columns(classes, CLASSES));
     }
-
     if !report.longest.is_empty() {
-        let headers = ["longest", "ended at", "class", "piece", "shard", "disk", "in the way"];
-        let row = |it: &LongGap| {
-            vec![
-                format_duration_ns(it.length_ns),
-                format_duration_ns(it.at_ns),
-                it.class.clone(),
-                format!("{} {}", it.op, format_bytes_binary(u64::from(it.len_bytes))),
-                it.shard.to_string(),
-                it.disk.clone(),
-                it.reason.to_owned(),
-            ]
-        };
-        parts.push(screen::table(&headers, report.longest.iter().map(row).collect()));
+        parts.push(screen::columns(&report.longest, LONGEST));
     }
     screen::answer(&answer(first, report)) + &parts.join("\n\n")
 }
@@ -123,22 +128,8 @@ fn disk_part(disk: &DiskGaps, report: &GapsReport) -> String {
     let mut text = format!("{}\n\n{}", screen::wrap(&head), screen::table(&headers, rows));
 
     if disk.queues.len() > 1 {
-        let headers = ["shard", "dispatches", "no work", "gap mean", "gap max"];
-        let row = |it: &QueueGaps| {
-            vec![
-                it.shard.to_string(),
-                format_count(it.dispatches),
-                percent(it.empty_part),
-                format_duration_ns(it.gap_mean_ns as u64),
-                format_duration_ns(it.gap_max_ns),
-            ]
-        };
-        let rows = disk.queues.iter().take(ROWS_SHOWN).map(row).collect();
-        text.push_str(&format!("\n\n{}", screen::table(&headers, rows)));
-        let further = disk.queues.len().saturating_sub(ROWS_SHOWN);
-        if further > 0 {
-            text.push_str(&format!("\n{further} more queues: --format json shows them"));
-        }
+        text.push_str(&format!("\n\n{}", screen::columns(disk.queues.iter().take(ROWS_SHOWN), QUEUES)));
+        text.push_str(&further(disk.queues.len(), ROWS_SHOWN, "queues: --format json shows them"));
     }
     if report.disks.len() > 1 {
         text.push_str(&format!("\n\n{}", screen::wrap(&format!("Limiter: {}.", disk.verdict.sentence))));

@@ -10,6 +10,7 @@ use plimsoll_figures::units::{format_bytes_decimal, format_count, format_duratio
 use plimsoll_measure::load::Stop;
 use plimsoll_observe::trace::beside::{self, BesideError, BesideReport, Stage};
 use plimsoll_observe::trace::kernel::record::{self, Place, RecordError, Recorded};
+use plimsoll_show::table::Column;
 use serde_json::json;
 
 use crate::failure::{Failure, Outcome, as_json};
@@ -208,11 +209,13 @@ fn table(report: &BesideReport) -> String {
         parts.push(screen::table(&headers, report.stages.iter().map(row).collect()));
     }
     if !report.shifts.is_empty() {
-        let row = |it: &beside::Shift| {
-            vec![it.file.clone(), it.disk.clone(), it.shift_bytes.to_string(), format_count(it.requests)]
-        };
-        let headers = ["file", "disk", "file begins at byte", "requests"];
-        parts.push(screen::table(&headers, report.shifts.iter().take(8).map(row).collect()));
+        const COLUMNS: &[Column<beside::Shift>] = &[
+            ("file", |it| it.file.clone()),
+            ("disk", |it| it.disk.clone()),
+            ("file begins at byte", |it| it.shift_bytes.to_string()),
+            ("requests", |it| format_count(it.requests)),
+        ];
+        parts.push(screen::columns(report.shifts.iter().take(8), COLUMNS));
     }
     parts.join("\n\n")
 }

@@ -8,7 +8,9 @@ use plimsoll_measure::experiment::words::mood;
 use plimsoll_observe::trace::levels::Level;
 use plimsoll_observe::trace::little::{DiskLevels, Law, Little, LittleReport, Window};
 use plimsoll_show::answer::Answer;
+use plimsoll_show::table::{Column, fixed};
 
+use super::{further, percent};
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
 use crate::screen;
@@ -49,10 +51,7 @@ fn table(report: &LittleReport) -> String {
     let headers = ["", "N", "X", "R", "X R", "agree"];
     let mut text = report.disks.first().map_or_else(String::new, |disk| screen::answer(&answer(disk, report)));
     text.push_str(&screen::table(&headers, rows));
-    let further = report.classes.len().saturating_sub(ROWS_SHOWN);
-    if further > 0 {
-        text.push_str(&format!("\n{further} more classes: --format json shows them"));
-    }
+    text.push_str(&further(report.classes.len(), ROWS_SHOWN, "classes: --format json shows them"));
 
     for (stage, law) in [("in the queue", &report.queue), ("in the device", &report.device)] {
         if !law.missing.is_empty() {
@@ -111,21 +110,17 @@ fn law(name: &str, law: &Law) -> Vec<String> {
 
 /// Returns some of the windows, spread evenly over the time.
 fn windows(windows: &[Window]) -> String {
-    let headers = ["from", "in queue N", "X R", "in device N", "X R", "X", "R in device"];
-    let row = |window: &Window| {
-        let depth = |value: f64| format!("{value:.2}");
-        vec![
-            format_duration_ns(window.from_ns),
-            depth(window.queue.depth_mean),
-            depth(window.queue.product),
-            depth(window.device.depth_mean),
-            depth(window.device.product),
-            format!("{}/s", format_iops_short(window.device.per_s)),
-            mean(window.device.latency_mean_ns),
-        ]
-    };
+    const COLUMNS: &[Column<Window>] = &[
+        ("from", |it| format_duration_ns(it.from_ns)),
+        ("in queue N", |it| fixed(it.queue.depth_mean, 2)),
+        ("X R", |it| fixed(it.queue.product, 2)),
+        ("in device N", |it| fixed(it.device.depth_mean, 2)),
+        ("X R", |it| fixed(it.device.product, 2)),
+        ("X", |it| format!("{}/s", format_iops_short(it.device.per_s))),
+        ("R in device", |it| mean(it.device.latency_mean_ns)),
+    ];
     let each = windows.len().div_ceil(ROWS_SHOWN).max(1);
-    let text = screen::table(&headers, windows.iter().step_by(each).map(row).collect());
+    let text = screen::columns(windows.iter().step_by(each), COLUMNS);
     if each == 1 { text } else { format!("{text}\nOne of {each} parts of the time is shown: --format json shows all") }
 }
 
@@ -152,7 +147,7 @@ fn level(level: &Level) -> Vec<String> {
     };
     vec![
         range,
-        format!("{:.1} %", 100.0 * level.time_part),
+        percent(level.time_part),
         format_count(level.ends),
         format!("{}/s", format_iops_short(level.ends_per_s)),
         format_throughput_decimal(level.bytes_per_s),

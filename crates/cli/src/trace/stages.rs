@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use plimsoll_figures::units::{format_count, format_duration_ns, format_throughput_decimal};
 use plimsoll_observe::trace::stages::{By, DiskReport, GroupReport, PICTURES, StageReport, Stages, StagesReport};
+use plimsoll_show::table::Column;
 
+use super::further;
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat};
 use crate::screen;
@@ -105,12 +107,8 @@ pub(super) fn table(report: &StagesReport) -> String {
 fn groups(report: &StagesReport) -> String {
     let headers = ["", "stage", "n", "min", "mean", "p50", "p99", "p99.9", "max", "of Q2C"];
     let rows = report.groups.iter().take(GROUPS_SHOWN).flat_map(rows).collect();
-    let mut text = screen::table(&headers, rows);
-    let further = report.groups.len().saturating_sub(GROUPS_SHOWN);
-    if further > 0 {
-        text.push_str(&format!("\n{further} more groups with less time: --format json or csv shows them"));
-    }
-    text
+    let what = "groups with less time: --format json or csv shows them";
+    screen::table(&headers, rows) + &further(report.groups.len(), GROUPS_SHOWN, what)
 }
 
 /// Returns a row for each stage, the first with the name of the group, or a single row if no piece has two of the
@@ -128,20 +126,21 @@ fn rows(group: &GroupReport) -> Vec<Vec<String>> {
 }
 
 fn disks(report: &StagesReport) -> String {
-    let headers = ["", "in queue, mean", "max", "in device, mean", "max", "read", "written"];
-    let row = |disk: &DiskReport| {
-        let least = if disk.is_max_exact { "" } else { ">=" };
-        vec![
-            disk.disk.clone(),
-            format!("{:.2}", disk.queue_depth_mean),
-            format!("{least}{}", disk.queue_depth_max),
-            format!("{:.2}", disk.device_depth_mean),
-            format!("{least}{}", disk.device_depth_max),
-            format_throughput_decimal(disk.read_bytes_per_s),
-            format_throughput_decimal(disk.write_bytes_per_s),
-        ]
-    };
-    screen::table(&headers, report.disks.iter().map(row).collect())
+    const COLUMNS: &[Column<DiskReport>] = &[
+        ("", |disk| disk.disk.clone()),
+        ("in queue, mean", |disk| format!("{:.2}", disk.queue_depth_mean)),
+        ("max", |disk| format!("{}{}", least(disk), disk.queue_depth_max)),
+        ("in device, mean", |disk| format!("{:.2}", disk.device_depth_mean)),
+        ("max", |disk| format!("{}{}", least(disk), disk.device_depth_max)),
+        ("read", |disk| format_throughput_decimal(disk.read_bytes_per_s)),
+        ("written", |disk| format_throughput_decimal(disk.write_bytes_per_s)),
+    ];
+    screen::columns(&report.disks, COLUMNS)
+}
+
+/// Returns the sign of a highest depth that may have been higher.
+fn least(disk: &DiskReport) -> &'static str {
+    if disk.is_max_exact { "" } else { ">=" }
 }
 
 #[cfg(test)]

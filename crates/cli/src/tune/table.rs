@@ -24,11 +24,7 @@ pub(crate) fn table(report: &TuneReport) -> String {
     text.push_str(&screen::table(&["", "figure", "95 % interval", "deviation", "size", "depth", "CPU"], rows));
 
     text.push_str("\n\n");
-    for line in lines(report) {
-        text.push_str(&screen::wrap(&line));
-        text.push('\n');
-    }
-    text
+    text + &screen::paragraphs(lines(report))
 }
 
 fn figure(name: &str, figure: &Option<Figure>) -> Vec<String> {
