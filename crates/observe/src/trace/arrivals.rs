@@ -153,28 +153,15 @@ pub(crate) mod tests {
     /// Returns a read of 4 KiB that was queued and then came back.
     pub(crate) fn span(queued_ns: u64, reaped_ns: u64) -> Span {
         Span {
-            shard: 0,
-            disk: 0,
             class: 1,
-            op: Op::Read,
-            request: 1,
-            piece: 0,
-            is_split: false,
             file: 1,
-            offset_bytes: 8192,
-            len_bytes: 4096,
-            merged: 0,
             cost_ns: Some(100),
-            reason: None,
             queued_ns: Some(queued_ns),
             dispatched_ns: Some(queued_ns + 1),
             submitted_ns: Some(queued_ns + 2),
             completed_ns: Some(reaped_ns),
-            late_max_ns: 0,
             reaped_ns: Some(reaped_ns),
-            callback_ns: None,
-            error: None,
-            is_cancelled: false,
+            ..Span::new(Op::Read, 1, 8192, 4096)
         }
     }
 

@@ -261,25 +261,9 @@ impl Request {
             shard: all.shard,
             disk: event.disk,
             class: event.class,
-            op: event.op,
-            request: event.request,
             piece: event.piece,
             is_split: event.piece > 0,
-            file: 0,
-            offset_bytes: event.offset_bytes,
-            len_bytes: event.len_bytes,
-            merged: 0,
-            cost_ns: None,
-            reason: None,
-            queued_ns: None,
-            dispatched_ns: None,
-            submitted_ns: None,
-            completed_ns: None,
-            late_max_ns: 0,
-            reaped_ns: None,
-            callback_ns: None,
-            error: None,
-            is_cancelled: false,
+            ..Span::new(event.op, event.request, event.offset_bytes, event.len_bytes)
         };
 
         let mut place = all.spare.pop();

@@ -62,6 +62,34 @@ pub struct Span {
 }
 
 impl Span {
+    /// Returns a request in one piece of which nothing else is known.
+    pub fn new(op: Op, request: u64, offset_bytes: u64, len_bytes: u32) -> Span {
+        Span {
+            shard: 0,
+            disk: 0,
+            class: 0,
+            op,
+            request,
+            piece: 0,
+            is_split: false,
+            file: 0,
+            offset_bytes,
+            len_bytes,
+            merged: 0,
+            cost_ns: None,
+            reason: None,
+            queued_ns: None,
+            dispatched_ns: None,
+            submitted_ns: None,
+            completed_ns: None,
+            late_max_ns: 0,
+            reaped_ns: None,
+            callback_ns: None,
+            error: None,
+            is_cancelled: false,
+        }
+    }
+
     /// Returns D of D2C: when the piece was submitted or, if that is not known, dispatched.
     pub fn out_ns(&self) -> Option<u64> {
         self.submitted_ns.or(self.dispatched_ns)

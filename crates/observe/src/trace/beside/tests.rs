@@ -5,6 +5,7 @@ use plimsoll::core::trace::{Event, EventKind};
 use plimsoll::trace::format::{Clock, FileName, Names, Writer};
 
 use super::super::kernel::blktrace::Head;
+use super::super::story;
 use super::*;
 
 /// A request of ours: number, offset, length, dispatch in ns. It is queued 10 ns before, and back 1,000 ns after.
@@ -41,17 +42,11 @@ fn own_trace(requests: &[Own], clock: Clock) -> Vec<u8> {
     let mut events = Vec::new();
     for (request, offset_bytes, len_bytes, out_ns) in requests {
         let at = |kind, time_ns, detail| Event {
-            time_ns,
-            request: *request,
             offset_bytes: *offset_bytes,
             len_bytes: *len_bytes,
             detail,
-            class: 1,
-            disk: 0,
-            piece: 0,
-            kind,
             op: Op::Read,
-            reason: None,
+            ..story::event(time_ns, *request, kind)
         };
         events.push(at(EventKind::Queued, out_ns - 10, 3));
         events.push(at(EventKind::Dispatched, *out_ns, 0));

@@ -433,31 +433,22 @@ impl<'v> Matcher<'v> {
         self.counts.since_unknown += u64::from(open.since == Since::Unknown);
 
         let first_sector = if open.op == Op::Flush { 0 } else { key.1.saturating_sub(open.done_sectors) };
+        let offset_bytes = first_sector.saturating_mul(SECTOR_BYTES);
         let sectors = open.sectors.saturating_add(open.done_sectors);
+        let len_bytes = u32::try_from(sectors.saturating_mul(SECTOR_BYTES)).unwrap_or(u32::MAX);
         self.spans += 1;
         (self.visit)(Item::Span(Span {
             shard: open.cpu,
             disk: key.0,
             class: open.class,
-            op: open.op,
-            request: open.number,
             piece: open.piece,
             is_split: open.is_split,
-            file: 0,
-            offset_bytes: first_sector.saturating_mul(SECTOR_BYTES),
-            len_bytes: u32::try_from(sectors.saturating_mul(SECTOR_BYTES)).unwrap_or(u32::MAX),
             merged: open.merged,
-            cost_ns: None,
-            reason: None,
             queued_ns: (open.since != Since::Unknown).then_some(open.begin_ns),
-            dispatched_ns: None,
             submitted_ns: is_out.then_some(open.out_ns),
             completed_ns: end.map(|end| end.time_ns),
-            late_max_ns: 0,
-            reaped_ns: None,
-            callback_ns: None,
             error: end.map(|end| end.error).filter(|error| *error != 0),
-            is_cancelled: false,
+            ..Span::new(open.op, open.number, offset_bytes, len_bytes)
         }));
     }
 

@@ -1,21 +1,18 @@
 use plimsoll::core::{Op, WaitReason};
 use plimsoll::trace::format::{ClassName, FileName, Writer};
 
+use super::super::story;
 use super::*;
 
 fn event(kind: EventKind, request: u64, piece: u16, time_ns: u64) -> Event {
     Event {
-        time_ns,
-        request,
         offset_bytes: 4096 * u64::from(piece),
         len_bytes: if kind == EventKind::Queued { 8192 } else { 4096 },
-        detail: 0,
         class: 2,
         disk: 1,
         piece,
-        kind,
         op: Op::Read,
-        reason: None,
+        ..story::event(time_ns, request, kind)
     }
 }
 

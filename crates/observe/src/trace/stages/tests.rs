@@ -15,18 +15,7 @@ fn trace(origin: Origin) -> Trace {
 fn span(times_us: [u64; 5], late_us: u32) -> Span {
     let [queued_ns, submitted_ns, completed_ns, reaped_ns, callback_ns] = times_us.map(|us| Some(us * 1000));
     Span {
-        shard: 0,
-        disk: 0,
         class: 1,
-        op: Op::Read,
-        request: 1,
-        piece: 0,
-        is_split: false,
-        file: 0,
-        offset_bytes: 0,
-        len_bytes: 4096,
-        merged: 0,
-        cost_ns: None,
         reason: Some(WaitReason::Tokens),
         queued_ns,
         dispatched_ns: queued_ns,
@@ -35,8 +24,7 @@ fn span(times_us: [u64; 5], late_us: u32) -> Span {
         late_max_ns: late_us * 1000,
         reaped_ns,
         callback_ns,
-        error: None,
-        is_cancelled: false,
+        ..Span::new(Op::Read, 1, 0, 4096)
     }
 }
 
