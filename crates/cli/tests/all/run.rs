@@ -14,13 +14,13 @@ mod signals;
 mod traces;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crate::skip::{has_direct_io, skip};
+use crate::world::{Ended, PLIMSOLL};
 
-const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 /// Far longer than anything here takes: what has not ended by then hangs.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -77,7 +77,7 @@ impl World {
     }
 
     /// `plimsoll run FLAGS -- CMD` in the directory of the data.
-    fn run(&self, flags: &[&str], cmd: &[&str]) -> Output {
+    fn run(&self, flags: &[&str], cmd: &[&str]) -> Ended {
         let arguments: Vec<&str> = [&["run"], flags, &["--"], cmd].concat();
         ended(self.command(PLIMSOLL, &arguments))
     }
@@ -90,7 +90,7 @@ impl World {
 }
 
 /// Waits for the end, with patience.
-fn ended(mut command: Command) -> Output {
+fn ended(mut command: Command) -> Ended {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pid = rustix::process::Pid::from_child(&child);
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -100,11 +100,7 @@ fn ended(mut command: Command) -> Output {
         panic!("{command:?} hangs");
     };
     drop(waits.join());
-    output.unwrap()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    Ended::of(output.unwrap())
 }
 
 fn has(program: &str) -> bool {
@@ -135,9 +131,7 @@ fn direct_calls_pass_the_gate_and_are_counted_by_their_rules() {
     let script =
         "dd if=/dev/zero of=a.log bs=256k count=40 oflag=direct && dd if=a.log of=b bs=64k iflag=direct oflag=direct";
     let flags = ["--disk", &disk, "--rules", &rules, "--explain", "--trace", "../run.plt"];
-    let output = world.run(&flags, &["sh", "-c", script]);
-    let told = err(&output);
-    assert!(output.status.success(), "{told}");
+    let told = world.run(&flags, &["sh", "-c", script]).done().err;
     let line =
         |begin: &str| told.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("{begin}: {told}"));
     // 40 of 256 KiB, 160 of 64 KiB each way, and a read that finds the end.
@@ -152,8 +146,7 @@ fn direct_calls_pass_the_gate_and_are_counted_by_their_rules() {
     let traces: Vec<PathBuf> = traces.filter(|path| path.to_string_lossy().contains("run.plt")).collect();
     assert_eq!(traces.len(), 2, "{traces:?}");
     for trace in traces {
-        let shown = ended(world.command(PLIMSOLL, &["trace", "stages", trace.to_str().unwrap()]));
-        assert!(shown.status.success(), "{}", err(&shown));
+        ended(world.command(PLIMSOLL, &["trace", "stages", trace.to_str().unwrap()])).done();
     }
 }
 
@@ -168,8 +161,8 @@ fn the_report_is_kept_as_json() {
     let flags = ["--disk", &disk, "--format", "json", "-o", "../report.json"];
     let script = "dd if=/dev/zero of=a bs=256k count=40 oflag=direct; exit 3";
     let output = world.run(&flags, &["sh", "-c", script]);
-    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
-    assert!(!err(&output).contains("through the gate"), "{}", err(&output));
+    assert_eq!(output.code, Some(3), "{}", output.err);
+    assert!(!output.err.contains("through the gate"), "{}", output.err);
 
     let text = std::fs::read_to_string(world.path().join("report.json")).unwrap();
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -188,9 +181,7 @@ fn the_report_is_kept_as_json() {
     assert_eq!(coverage["intercepted_written_bytes"], moved);
     assert!(coverage["process_bytes"].as_u64().is_none_or(|bytes| bytes >= moved), "{coverage:#}");
 
-    let again = world.run(&flags, &["touch", "x"]);
-    assert_eq!(again.status.code(), Some(2));
-    assert!(err(&again).contains("report.json exists: pass --force"), "{}", err(&again));
+    world.run(&flags, &["touch", "x"]).assert_refused(2, &["report.json exists: pass --force"]);
     assert!(!world.data().join("x").exists(), "it is refused before the program starts");
 }
 
@@ -204,7 +195,7 @@ fn rules_that_match_no_call_are_named() {
     let dd = ["dd", "if=/dev/zero", "of=b", "bs=64k", "count=1", "oflag=direct"];
     for (path, is_named) in [("*.nosuch", true), ("b", false)] {
         let file = world.file("rules.yaml", &rules(path));
-        let told = err(&world.run(&["--rules", &file], &dd));
+        let told = world.run(&["--rules", &file], &dd).err;
         let line = format!("no rule of {file} matched a call: all were of class default\n");
         assert_eq!(told.contains(&line), is_named, "{path}: {told}");
     }
@@ -219,7 +210,7 @@ fn coverage_is_shown_without_root() {
     let dd = "dd if=/dev/zero of=a bs=256k count=40 oflag=direct && dd if=a of=/dev/null bs=64k iflag=direct";
     let arguments = ["-U", "--map-user=1000", "--map-group=1000", PLIMSOLL, "run", "--", "sh", "-c", dd];
     let output = ended(world.command("unshare", &arguments));
-    let told = err(&output);
+    let told = &output.err;
     if told.starts_with("unshare: ") {
         return skip("no user namespaces here");
     }
@@ -234,7 +225,7 @@ fn exit_codes_are_the_programs() {
     let world = World::new();
     for (script, code) in [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -9 $$", 137), ("kill -TERM $$", 143)]
     {
-        assert_eq!(world.run(&[], &["sh", "-c", script]).status.code(), Some(code), "{script}");
+        assert_eq!(world.run(&[], &["sh", "-c", script]).code, Some(code), "{script}");
     }
 }
 
@@ -261,10 +252,7 @@ fn what_is_wrong_is_told_before_the_program_starts() {
         (&[], &[&text], &["text", "cannot be executed"]),
     ];
     for (flags, cmd, parts) in table {
-        let output = world.run(flags, cmd);
-        let told = err(&output);
-        assert_eq!(output.status.code(), Some(2), "{flags:?} {cmd:?}: {told}");
-        parts.iter().for_each(|part| assert!(told.contains(part), "no {part:?} in {told}"));
+        world.run(flags, cmd).assert_refused(2, parts);
         assert!(!world.data().join("x").exists(), "{flags:?}");
     }
 }
@@ -277,12 +265,10 @@ fn static_programs_are_refused() {
     }
     let source = world.file("a.c", "int main(void) { return 0; }\n");
     let program = world.path().join("static").to_str().unwrap().to_owned();
-    if !ended(world.command("cc", &["-static", "-o", &program, &source])).status.success() {
+    if ended(world.command("cc", &["-static", "-o", &program, &source])).code != Some(0) {
         return skip("no static C library here");
     }
-    let output = world.run(&[], &[&program]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(err(&output).contains("is a static program"), "{}", err(&output));
+    world.run(&[], &[&program]).assert_refused(2, &["is a static program"]);
 }
 
 #[test]
@@ -292,9 +278,7 @@ fn rules_that_match_nothing_are_a_warning() {
         "rules.yaml",
         "classes: [{name: a, shares: 1}]\nrules:\n- {path: '/elsewhere/*', class: a}\n- {class: a}\n- {thread: x, class: a}\n",
     );
-    let output = world.run(&["--rules", &rules], &["true"]);
-    let told = err(&output);
-    assert!(output.status.success(), "{told}");
+    let told = world.run(&["--rules", &rules], &["true"]).done().err;
     assert!(told.contains("the rule `path `/elsewhere/*`: a` matches nothing"), "{told}");
     assert!(told.contains("rules.yaml:5") && told.contains("this rule matches nothing"), "{told}");
 }
@@ -310,15 +294,13 @@ fn the_second_run_on_a_disk_is_refused_and_told_who_has_it() {
     }
     let trace = world.file("old.plt", "an older trace");
     let second = world.run(&["--trace", &trace, "--force"], &["true"]);
-    let told = err(&second);
-    assert_eq!(second.status.code(), Some(3), "{told}");
+    second.assert_refused(3, &["another `plimsoll run` has disk", "sleep 600"]);
     assert_eq!(std::fs::read_to_string(&trace).unwrap(), "an older trace");
-    assert!(told.contains("another `plimsoll run` has disk") && told.contains("sleep 600"), "{told}");
     let pid = rustix::process::Pid::from_child(&first);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     // The signal was handed on, and the program's end is ours.
     assert_eq!(first.wait().unwrap().code(), Some(143));
-    assert_eq!(world.run(&[], &["true"]).status.code(), Some(0));
+    assert_eq!(world.run(&[], &["true"]).code, Some(0));
 }
 
 #[test]
@@ -326,10 +308,7 @@ fn a_directory_for_locks_that_is_not_this_users_alone_is_refused() {
     let world = World::new();
     let (place, elsewhere) = (world.path().join("run/plimsoll"), world.path().join("elsewhere"));
     let refused = |part: &str| {
-        let output = world.run(&[], &["touch", "x"]);
-        let told = err(&output);
-        assert_eq!(output.status.code(), Some(3), "{told}");
-        assert!(told.contains(part), "no {part:?} in {told}");
+        world.run(&[], &["touch", "x"]).assert_refused(3, &[part]);
         assert!(!world.data().join("x").exists(), "the program was started");
     };
     std::fs::create_dir(&elsewhere).unwrap();
@@ -347,11 +326,8 @@ fn a_directory_of_the_environment_that_is_not_there_is_told() {
     let world = World::new();
     let mut command = world.command(PLIMSOLL, &["run", "--", "touch", "x"]);
     command.env("XDG_RUNTIME_DIR", world.path().join("gone"));
-    let output = ended(command);
-    let told = err(&output);
-    assert_eq!(output.status.code(), Some(3), "{told}");
     let says = format!("XDG_RUNTIME_DIR names {}, which does not exist; unset it", world.path().join("gone").display());
-    assert!(told.contains(&says), "{told}");
+    ended(command).assert_refused(3, &[&says]);
     assert!(!world.data().join("x").exists(), "the program was started");
 }
 
@@ -366,11 +342,8 @@ fn a_trace_names_each_file_whenever_it_was_opened() {
                   os.pwrite(f[2],b'x'*3000,0);os.pwrite(f[1],b'x'*2000,0)\n\
                   os.dup2(f[0],f[1]);os.pwrite(f[1],b'x'*1000,0)\n\
                   os.unlink('four');os.pwrite(f[3],b'x'*4000,0)";
-    let output = world.run(&["--trace", "../run.plt"], &["python3", "-c", script]);
-    assert!(output.status.success(), "{}", err(&output));
-    let shown = ended(world.command(PLIMSOLL, &["trace", "export", "../run.plt", "--to", "csv"]));
-    assert!(shown.status.success(), "{}", err(&shown));
-    let csv = String::from_utf8(shown.stdout).unwrap();
+    world.run(&["--trace", "../run.plt"], &["python3", "-c", script]).done();
+    let csv = ended(world.command(PLIMSOLL, &["trace", "export", "../run.plt", "--to", "csv"])).done().out;
     let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
     let column = |name: &str| rows[0].iter().position(|column| *column == name).unwrap();
     let (file, len) = (column("file"), column("len_bytes"));
@@ -423,7 +396,7 @@ fn threads_forks_and_signals_at_once_hang_nothing() {
     let kinds = if has_direct_io(world.path()) { &["direct", "buffered"][..] } else { &["buffered"] };
     for kind in kinds {
         let output = world.run(&["--disk", &disk], &["python3", &storm, kind]);
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "all is well\n", "{kind}: {}", err(&output));
+        assert_eq!(output.out, "all is well\n", "{kind}: {}", output.err);
     }
 }
 
@@ -551,8 +524,8 @@ fn compiled(world: &World, source: &str) -> Option<String> {
     let program = world.path().join("in-c").to_str().unwrap().to_owned();
     let flags = ["-O2", "-w", "-D_GNU_SOURCE", "-D_FORTIFY_SOURCE=2", "-D_FILE_OFFSET_BITS=64", "-pthread"];
     let built = ended(world.command("cc", &[&flags[..], &["-o", &program, &source]].concat()));
-    if !built.status.success() {
-        skip(format_args!("cc cannot build it here: {}", err(&built)));
+    if built.code != Some(0) {
+        skip(format_args!("cc cannot build it here: {}", built.err));
         return None;
     }
     Some(program)
@@ -564,7 +537,7 @@ fn a_program_in_c_notices_nothing() {
     let Some(program) = compiled(&world, IN_C) else { return };
     let disk = world.file("disk.yaml", DISK);
     let output = world.run(&["--disk", &disk], &[&program]);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n", "{}", err(&output));
+    assert_eq!(output.out, "done\n", "{}", output.err);
 }
 
 #[test]
@@ -577,7 +550,7 @@ fn a_read_that_is_refused_does_not_end_the_looks_into_the_page_cache() {
         let script = format!(
             "import os\nf=os.open('a',os.O_CREAT|os.O_RDWR)\nos.pwrite(f,b'x'*(1<<20),0)\n{between}os.pread(f,1<<20,0)"
         );
-        let told = err(&world.run(&[], &["python3", "-c", &script]));
+        let told = world.run(&[], &["python3", "-c", &script]).err;
         assert!(told.contains("through the gate: "), "{told}");
         told.lines().find(|line| line.starts_with("from the page cache")).map(str::to_owned)
     };
@@ -602,8 +575,8 @@ fn a_program_that_is_killed_leaves_its_counters_and_no_gate() {
                   [threading.Thread(target=w,daemon=True).start() for _ in range(20)]\n\
                   for _ in range(20): os.pwrite(f,b\"y\"*9,0)\nos.kill(os.getpid(),9)'; done; exit 5";
     let output = world.run(&["--disk", &disk], &["sh", "-c", script]);
-    let told = err(&output);
-    assert_eq!(output.status.code(), Some(5), "{told}");
+    let told = &output.err;
+    assert_eq!(output.code, Some(5), "{told}");
     assert!(told.lines().any(|line| line.starts_with("default")), "{told}");
     assert!(!told.contains("did not answer"), "the dead had the gate: {told}");
 }
@@ -627,15 +600,14 @@ fn a_limit_holds_a_program_and_attach_lifts_it() {
         std::thread::sleep(Duration::from_millis(20));
         let Ok(pid) = std::fs::read_to_string(world.data().join("begun")) else { continue };
         let shown = ended(world.command(PLIMSOLL, &["attach", &pid, "--format", "json"]));
-        if shown.status.success() {
-            assert!(String::from_utf8_lossy(&shown.stdout).contains("\"slow\""), "{shown:?}");
+        if shown.code == Some(0) {
+            assert!(shown.out.contains("\"slow\""), "{shown:?}");
             break pid;
         }
     };
     // 3000 seconds at this limit.
     assert!(child.try_wait().unwrap().is_none());
-    let changed = ended(world.command(PLIMSOLL, &["attach", &pid, "--set", "slow.limit_iops=unlimited"]));
-    assert!(changed.status.success(), "{}", err(&changed));
+    ended(world.command(PLIMSOLL, &["attach", &pid, "--set", "slow.limit_iops=unlimited"])).done();
     std::fs::write(world.data().join("end"), "").unwrap();
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > give_up {

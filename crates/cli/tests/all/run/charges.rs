@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{DISK, World, compiled, err, has};
+use super::{DISK, World, compiled, has};
 use crate::skip::has_direct_io;
 
 /// A limit of 10 MB a second on everything.
@@ -10,9 +10,7 @@ const SLOW: &str = "classes: [{name: slow, shares: 9, limit_bandwidth: 10M}]\nru
 
 /// Runs a command, and returns the report.
 fn report(world: &World, flags: &[&str], cmd: &[&str]) -> serde_json::Value {
-    let output = world.run(&[flags, &["--format", "json"]].concat(), cmd);
-    let told = err(&output);
-    assert_eq!(output.status.code(), Some(0), "{told}");
+    let told = world.run(&[flags, &["--format", "json"]].concat(), cmd).done().err;
     let json = told.find("\n{").map_or("", |at| &told[at..]);
     serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {told}"))
 }

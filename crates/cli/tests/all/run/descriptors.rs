@@ -1,7 +1,7 @@
 //! The numbers of descriptors are the program's: none is taken, closed or written to by the library.
 
 use super::programs::contents;
-use super::{World, ended, err, has};
+use super::{World, ended, has};
 
 /// A shell, which names descriptors by their numbers, after its first call has made the gate.
 const SHELL: &str = "echo first >a; exec 3>b 4>c 5>d 6>e 7>f; \
@@ -33,14 +33,13 @@ fn every_number_of_a_descriptor_is_the_programs() {
             continue;
         }
         let plain = World::new();
-        let without = ended(plain.command("sh", &["-c", script]));
-        assert!(without.status.success(), "{script}\n{}", err(&without));
+        let without = ended(plain.command("sh", &["-c", script])).done();
         for flags in [&[][..], &["--trace", "../run.plt"]] {
             let managed = World::new();
             let with = managed.run(flags, &["sh", "-c", script]);
-            let told = err(&with);
-            assert_eq!(with.status.code(), Some(0), "{flags:?} {script}\n{told}");
-            assert_eq!(String::from_utf8_lossy(&with.stdout), String::from_utf8_lossy(&without.stdout), "{told}");
+            let told = &with.err;
+            assert_eq!(with.code, Some(0), "{flags:?} {script}\n{told}");
+            assert_eq!(with.out, without.out, "{told}");
             assert!(contents(&managed.data()) == contents(&plain.data()), "files differ: {flags:?} {script}\n{told}");
             // A shell ends by `_exit`.
             if needed == "python3" && !flags.is_empty() {

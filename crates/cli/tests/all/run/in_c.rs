@@ -1,7 +1,7 @@
 //! Programs in C that do what the system allows and few do: threads that share a position, signal handlers that jump
 //! or open files, descriptors that are closed during a call, bad pointers.
 
-use super::{DISK, World, compiled, ended, err};
+use super::{DISK, World, compiled, ended};
 use crate::skip::skip;
 
 /// Whether a thread sleeps. Stands before a program that asks.
@@ -79,9 +79,9 @@ fn records_at_a_position_that_threads_share_stay_whole() {
     let disk = world.file("disk.yaml", DISK);
     let expected = "written: 64 records, torn: 0\nread: torn: 0\n";
     let without = ended(world.command(&program, &[]));
-    assert_eq!(String::from_utf8_lossy(&without.stdout), expected, "without the library");
+    assert_eq!(without.out, expected, "without the library");
     let output = world.run(&["--disk", &disk], &[&program]);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{}", err(&output));
+    assert_eq!(output.out, expected, "{}", output.err);
 }
 
 /// A thread that leaves its calls by `siglongjmp`: first during the system call, then while it waits at the gate.
@@ -151,8 +151,8 @@ fn a_call_that_is_left_by_a_jump_holds_no_other() {
     let limit = "classes: [{name: slow, shares: 9, limit_bandwidth: 20M}]\nrules: [{class: slow}]\n";
     let rules = world.file("rules.yaml", limit);
     let output = world.run(&["--disk", &disk, "--rules", &rules], &[&program]);
-    let told = err(&output);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "in the call: 40\ndone\n", "{told}");
+    let told = &output.err;
+    assert_eq!(output.out, "in the call: 40\ndone\n", "{told}");
     assert!(!told.contains("of signal handlers"), "the thread goes past the gate: {told}");
 }
 
@@ -198,7 +198,7 @@ fn a_signal_handler_may_use_files_while_its_thread_is_in_malloc() {
     let disk = world
         .file("disk.yaml", "disk: {read_iops: 100M, read_bandwidth: 100G, write_iops: 100M, write_bandwidth: 100G}\n");
     let output = world.run(&["--disk", &disk], &[&program]);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "wrong: 0\n", "{} {}", output.status, err(&output));
+    assert_eq!(output.out, "wrong: 0\n", "{output:#?}");
 }
 
 /// A thread closes a descriptor on which another one waits for its turn, and opens another file, which gets the number.
@@ -251,7 +251,7 @@ fn a_call_on_a_descriptor_that_is_closed_meanwhile_does_not_reach_another_file()
     for mode in [&[][..], &["buffered"], &["sync"]] {
         let output = world.run(&["--rules", &rules], &[&[program.as_str()], mode].concat());
         let expected = "well: 1, in the other file: 0\n";
-        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{mode:?}: {}", err(&output));
+        assert_eq!(output.out, expected, "{mode:?}: {}", output.err);
     }
 }
 
@@ -297,7 +297,7 @@ fn a_call_that_waits_while_another_file_takes_the_place_of_its_own_is_for_that_o
     for mode in [&[][..], &["buffered"]] {
         let output = world.run(&["--rules", &rules], &[&[program.as_str()], mode].concat());
         let expected = "written: 1048576, in the new file: 1048576\n";
-        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{mode:?}: {}", err(&output));
+        assert_eq!(output.out, expected, "{mode:?}: {}", output.err);
         std::fs::remove_file(world.data().join("b")).unwrap();
     }
 }
@@ -415,8 +415,8 @@ fn check_as_natively(source: &str) {
     let without = ended(world.command(&program, &[]));
     let disk = world.file("disk.yaml", DISK);
     let with = world.run(&["--disk", &disk], &[&program]);
-    assert_eq!(String::from_utf8_lossy(&with.stdout), String::from_utf8_lossy(&without.stdout), "{}", err(&with));
-    assert_eq!(with.status.code(), Some(0));
+    assert_eq!(with.out, without.out, "{}", with.err);
+    assert_eq!(with.code, Some(0));
 }
 
 #[test]
@@ -477,9 +477,9 @@ fn a_kernel_that_finds_nothing_in_the_page_cache_does_not_end_the_file() {
     let world = World::new();
     let Some(program) = compiled(&world, NOTHING_CACHED) else { return };
     let output = world.run(&[], &[&program]);
-    match String::from_utf8_lossy(&output.stdout).as_ref() {
+    match output.out.as_str() {
         "no filter\n" => skip("this kernel takes no seccomp filter"),
-        found => assert_eq!(found, "4096 4096 4096 96 0 0\n", "{}", err(&output)),
+        found => assert_eq!(found, "4096 4096 4096 96 0 0\n", "{}", output.err),
     }
 }
 
@@ -526,9 +526,9 @@ fn a_constructor_may_wait_for_a_thread_that_uses_files() {
     let source = world.file("constructor.c", CONSTRUCTOR);
     let library = world.path().join("constructor.so").to_str().unwrap().to_owned();
     let flags = ["-shared", "-fPIC", "-D_FILE_OFFSET_BITS=64", "-pthread", "-o", &library, &source];
-    assert!(ended(world.command("cc", &flags)).status.success());
+    ended(world.command("cc", &flags)).done();
     for script in [format!("{program} {library} a"), format!("echo ahoy >a; {program} {library}; true")] {
         let output = world.run(&[], &["sh", "-c", &script]);
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n", "{script}: {}", err(&output));
+        assert_eq!(output.out, "done\n", "{script}: {}", output.err);
     }
 }

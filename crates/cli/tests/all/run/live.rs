@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use super::{PLIMSOLL, World, has};
+use super::{Ended, PLIMSOLL, World, has};
 use crate::terminal::{Terminal, has_terminals};
 
 /// Says its process number, waits to be sent on, uses the disk, prints 60 lines, and waits for its end.
@@ -86,12 +86,12 @@ fn without_a_terminal_the_view_comes_as_lines() {
     let twice = lines.by_ref().filter(|line| line == idle).take(2).count();
     std::fs::write(world.path().join("end"), "").unwrap();
     let rest: Vec<String> = lines.collect();
-    let output = child.wait_with_output().unwrap();
+    let output = Ended::of(child.wait_with_output().unwrap());
 
-    assert_eq!((twice, output.status.code()), (2, Some(7)), "{rest:#?}");
+    assert_eq!((twice, output.code), (2, Some(7)), "{rest:#?}");
     assert!(rest.iter().any(|line| line.starts_with("through the gate: ")), "{rest:#?}");
     assert!(rest.iter().all(|line| !line.contains('\x1b')), "{rest:#?}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 62);
+    assert_eq!(output.out.lines().count(), 62);
 }
 
 #[test]
@@ -102,6 +102,6 @@ fn exit_codes_are_the_programs_beside_a_view_too() {
     let world = World::new();
     for (script, code) in [("exit 3", 3), ("kill -9 $$", 137)] {
         assert_eq!(run_on((80, 24), &world, &["--live"], &["sh", "-c", script]).ended(), Some(code), "{script}");
-        assert_eq!(world.run(&["--live"], &["sh", "-c", script]).status.code(), Some(code), "{script}");
+        assert_eq!(world.run(&["--live"], &["sh", "-c", script]).code, Some(code), "{script}");
     }
 }

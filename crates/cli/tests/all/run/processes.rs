@@ -3,29 +3,26 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::process::Output;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
-use super::{DISK, PLIMSOLL, World, ended, err, has, library};
+use super::{DISK, Ended, PLIMSOLL, World, ended, has, library};
 use crate::skip::skip;
 
 /// In the report where calls have gone past because of another process.
 const GONE_PAST: &str = "while the process that has the gate did not answer";
 
 /// Runs a program in Python, and checks that it has ended well and that nothing has gone past the gate.
-fn run_python(world: &World, flags: &[&str], script: &str) -> Output {
-    let output = world.run(&[flags, &["--explain"]].concat(), &["python3", "-c", script]);
-    let told = err(&output);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(!told.contains(GONE_PAST), "{told}");
+fn run_python(world: &World, flags: &[&str], script: &str) -> Ended {
+    let output = world.run(&[flags, &["--explain"]].concat(), &["python3", "-c", script]).done();
+    assert!(!output.err.contains(GONE_PAST), "{output:#?}");
     output
 }
 
 /// Calls that no rule matched: reads, writes, syncs, allocations.
-fn without_rule(output: &Output) -> Vec<u64> {
-    let told = err(output);
+fn without_rule(output: &Ended) -> Vec<u64> {
+    let told = &output.err;
     let row = told.lines().find_map(|line| line.strip_prefix("no rule: default"));
     let counts = row.unwrap_or_else(|| panic!("{told}")).split_whitespace();
     counts.map(|count| count.parse().expect("a count")).collect()
@@ -62,7 +59,7 @@ fn processes_made_by_fork_and_by_exec_pass_the_gate_of_the_first() {
          all_well(children(3, lambda n: all_well(children(2, lambda m: write(5)))))\nwrite(1)"
     );
     let output = run_python(&world, &[], &script);
-    assert_eq!(without_rule(&output)[1], 1 + 100 + 20 + 30 + 1, "{}", err(&output));
+    assert_eq!(without_rule(&output)[1], 1 + 100 + 20 + 30 + 1, "{}", output.err);
 }
 
 #[test]
@@ -116,9 +113,8 @@ fn if_the_process_with_the_gate_is_killed_or_runs_another_program_the_next_has_i
              os.unlink('begun')\ndef some():\n for _ in range(200): write(1); time.sleep(0.002)\n\
              others = children(3, lambda n: some())\nsome()\nall_well(others)\nos.kill(first, 9)\nos.waitpid(first, 0)"
         );
-        let output = world.run(&["--explain"], &["python3", "-c", &script]);
-        assert_eq!(output.status.code(), Some(0), "{end}: {}", err(&output));
-        assert_eq!(without_rule(&output)[1], 801, "{end}: {}", err(&output));
+        let output = world.run(&["--explain"], &["python3", "-c", &script]).done();
+        assert_eq!(without_rule(&output)[1], 801, "{end}: {}", output.err);
     }
 }
 
@@ -128,7 +124,7 @@ fn a_process_in_another_pid_namespace_does_not_take_the_gate() {
     if !has("python3") || !has("unshare") || !has("dd") {
         return;
     }
-    let can_unshare = ended(world.command("unshare", &["-rpf", "true"])).status.success();
+    let can_unshare = ended(world.command("unshare", &["-rpf", "true"])).code == Some(0);
     if !can_unshare {
         skip("no PID namespaces may be made here");
         return;
@@ -141,7 +137,7 @@ fn a_process_in_another_pid_namespace_does_not_take_the_gate() {
          all_well(children(1, alone))\nwrite(1)"
     );
     let output = run_python(&world, &[], &script);
-    let told = err(&output);
+    let told = &output.err;
     assert!(told.contains("of processes in PID namespaces of their own"), "{told}");
     assert_eq!(without_rule(&output)[1], 2, "{told}");
 }
@@ -159,9 +155,7 @@ fn a_process_with_the_gate_that_is_stopped_holds_no_other() {
          write(1)\nos.kill(first[0], signal.SIGSTOP)\nwrite(50)\n\
          os.kill(first[0], signal.SIGCONT)\nopen('end', 'w')\nall_well(first)\nwrite(1)"
     );
-    let output = world.run(&[], &["python3", "-c", &script]);
-    let told = err(&output);
-    assert_eq!(output.status.code(), Some(0), "{told}");
+    let told = world.run(&[], &["python3", "-c", &script]).done().err;
     assert!(told.contains(GONE_PAST), "{told}");
 }
 
@@ -180,8 +174,7 @@ fn a_program_that_outlives_its_run_leaves_the_files_of_others_alone() {
     pipe.write_all(b"not a run's file").unwrap();
     let mut command = world.command("true", &[]);
     command.env("LD_PRELOAD", library()).env("PLIMSOLL_RUN", &path);
-    let output = ended(command);
-    assert!(output.status.success(), "{}", err(&output));
+    ended(command).done();
     let mut left = [0; 100];
     let len = pipe.read(&mut left).unwrap();
     assert_eq!(String::from_utf8_lossy(&left[..len]), "not a run's file");
@@ -208,7 +201,7 @@ fn a_whole_postgres_server_passes_one_gate() {
     }
     // PostgreSQL refuses to be root. A socket's path has at most 107 bytes.
     let as_another = ["-U", "--map-user=1000", "--map-group=1000"];
-    if !ended(world.command("unshare", &[&as_another[..], &["true"]].concat())).status.success() {
+    if ended(world.command("unshare", &[&as_another[..], &["true"]].concat())).code != Some(0) {
         return skip("no user namespaces here");
     }
     if world.data().as_os_str().len() > 80 {
@@ -217,10 +210,10 @@ fn a_whole_postgres_server_passes_one_gate() {
     let run =
         |cmd: &[&str]| ended(world.command("unshare", &[&as_another[..], cmd, &["sh", "-ec", POSTGRES]].concat()));
     let without = run(&[]);
-    assert!(without.status.success(), "{}", err(&without));
+    assert_eq!(without.code, Some(0), "{}", without.err);
     let disk = world.file("disk.yaml", DISK);
     let with = run(&[PLIMSOLL, "run", "--rules", "postgres", "--disk", &disk, "--"]);
-    let told = err(&with);
-    assert_eq!(String::from_utf8_lossy(&with.stdout), String::from_utf8_lossy(&without.stdout), "{told}");
+    let told = &with.err;
+    assert_eq!(with.out, without.out, "{told}");
     assert!(told.contains("through the gate: ") && !told.contains(GONE_PAST), "{told}");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{DISK, World, ended, err, has};
+use super::{DISK, World, ended, has};
 
 /// A program, and what a shell does with it. What a script prints and leaves must not depend on time or chance.
 const SCRIPTS: [(&str, &str); 27] = [
@@ -142,11 +142,11 @@ fn programs_do_what_they_do_without_it() {
         let (plain, managed) = (World::new(), World::new());
         let disk = managed.file("disk.yaml", DISK);
         let without = ended(plain.command("sh", &["-ec", script]));
-        assert!(without.status.success(), "{script}\n{}", err(&without));
+        assert_eq!(without.code, Some(0), "{script}\n{}", without.err);
         let with = managed.run(&["--disk", &disk, "--explain"], &["sh", "-ec", script]);
-        let told = err(&with);
-        assert_eq!(with.status.code(), without.status.code(), "{script}\n{told}");
-        assert_eq!(String::from_utf8_lossy(&with.stdout), String::from_utf8_lossy(&without.stdout), "{script}\n{told}");
+        let told = &with.err;
+        assert_eq!(with.code, without.code, "{script}\n{told}");
+        assert_eq!(with.out, without.out, "{script}\n{told}");
         assert!(contents(&managed.data()) == contents(&plain.data()), "files differ: {script}\n{told}");
         assert!(told.contains("through the gate: ") && !told.contains("was not loaded"), "{script}\n{told}");
     }

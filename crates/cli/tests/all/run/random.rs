@@ -2,7 +2,7 @@
 //! files.
 
 use super::programs::contents;
-use super::{DISK, World, compiled, ended, err};
+use super::{DISK, World, compiled, ended};
 
 /// Makes calls that a seed chooses, and prints the result of each, its `errno`, and a sum of what it read.
 const CALLS: &str = r#"
@@ -149,13 +149,12 @@ fn random_calls_have_the_results_that_they_have_natively() {
     for seed in (0..8).map(|seed: u32| seed.to_string()) {
         let (plain, managed) = (World::new(), World::new());
         let disk = managed.file("disk.yaml", DISK);
-        let without = ended(plain.command(&program, &[&seed]));
-        assert!(without.status.success(), "seed {seed}: {}", err(&without));
+        let without = ended(plain.command(&program, &[&seed])).done();
         let with = managed.run(&["--disk", &disk], &[&program, &seed]);
-        let [without, printed] = [&without, &with].map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        let (without, printed) = (&without.out, &with.out);
         let first = without.lines().zip(printed.lines()).find(|(natively, here)| natively != here);
-        assert_eq!((with.status.code(), first), (Some(0), None), "seed {seed}: {}", err(&with));
-        assert_eq!(printed.len(), without.len(), "seed {seed}: {}", err(&with));
+        assert_eq!((with.code, first), (Some(0), None), "seed {seed}: {}", with.err);
+        assert_eq!(printed.len(), without.len(), "seed {seed}: {}", with.err);
         assert!(contents(&managed.data()) == contents(&plain.data()), "files differ: seed {seed}");
     }
 }

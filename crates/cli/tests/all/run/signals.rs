@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{PLIMSOLL, World, ended, err, has};
+use super::{PLIMSOLL, World, ended, has};
 use crate::terminal::has_terminals;
 
 /// Says that it is ready, waits for a signal, and says how many have come half a second later.
@@ -49,7 +49,7 @@ fn a_key_of_the_terminal_reaches_the_program_once() {
     for (key, signal) in [("3", Signal::INT), ("28", Signal::QUIT)] {
         let arguments = ["-c", PRESS, key, PLIMSOLL, "run", "--", "python3", "-c", COUNT];
         let output = ended(world.command("python3", &arguments));
-        let came = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(came, format!("came {}\n", signal.as_raw()), "{}", err(&output));
+        let came = output.out;
+        assert_eq!(came, format!("came {}\n", signal.as_raw()), "{}", output.err);
     }
 }
