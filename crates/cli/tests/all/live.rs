@@ -15,11 +15,15 @@ fn jobs() -> String {
     format!("{READS}{}", READS.replace("name: reads", "name: others"))
 }
 
-fn start(world: &World, size: (u16, u16), arguments: &[&str]) -> Terminal {
-    let mut command = Command::new(PLIMSOLL);
-    command.args(["test", "jobs.yaml", "--backend", "memory"]).args(arguments).current_dir(world.path());
+fn command(world: &World, arguments: &[&str]) -> Command {
+    let mut command = world.command(arguments);
     command.env("TERM", "xterm").env("XDG_RUNTIME_DIR", world.path());
-    Terminal::start(command, size)
+    command
+}
+
+fn start(world: &World, size: (u16, u16), arguments: &[&str]) -> Terminal {
+    let always = ["test", "jobs.yaml", "--backend", "memory"];
+    Terminal::start(command(world, &[&always[..], arguments].concat()), size)
 }
 
 #[test]
@@ -93,9 +97,7 @@ jobs: [{name: query, type: randread, shards: all, shard_info: {parallelism: 8}}]
         ("hot-disk", (120, 40), "2"),
     ] {
         let world = World::new(&[("long.yaml", LONG)]);
-        let mut command = Command::new(PLIMSOLL);
-        command.args(["sim", "run", scenario, "--seeds", seeds]).current_dir(world.path()).env("TERM", "xterm");
-        let mut terminal = Terminal::start(command, size);
+        let mut terminal = Terminal::start(command(&world, &["sim", "run", scenario, "--seeds", seeds]), size);
         terminal.shows("part and rest", |rows| {
             let bar = rows.iter().find(|row| row.starts_with("simulating"));
             bar.is_some_and(|bar| bar.contains("] ") && bar.contains(" %  ") && bar.ends_with(" left"))
@@ -115,8 +117,8 @@ fn a_verdict_is_in_colour() {
     const DISK: &str =
         "read_iops: 100000, read_bandwidth: 7340000000000, write_iops: 50000, write_bandwidth: 900000000";
     let world = World::new(&[("io.yaml", &format!("disks: [{{mountpoint: /none, {DISK}}}]\n"))]);
-    let mut command = Command::new(PLIMSOLL);
-    command.args(["info", "--check", "io.yaml"]).current_dir(world.path()).env("TERM", "xterm").env_remove("NO_COLOR");
+    let mut command = command(&world, &["info", "--check", "io.yaml"]);
+    command.env_remove("NO_COLOR");
     let mut terminal = Terminal::start(command, (80, 24));
     assert_eq!(terminal.ended(), Some(1));
     let rows = terminal.rows();
@@ -184,19 +186,16 @@ fn screens_of_progress_are_as_they_are_to_be() {
     };
     for size in [(80, 24), (120, 40)] {
         let columns = usize::from(size.0);
-        for (command, more, step, digits, names) in CASES {
+        for (line, more, step, digits, names) in CASES {
             let step = step.replace("4 1 MiB", "4 # MiB").replace('=', " ");
             let left = format!("{:>digits$} min left", "#");
             let rest = columns - step.chars().count().max(24) - " []   # %  ".len() - left.len();
             let rows: String = names.iter().map(|name| job(name, columns)).collect();
-            let said = if command == TUNE { SAID } else { "" };
+            let said = if line == TUNE { SAID } else { "" };
             let expected = format!("{said}{step:24} [{:rest$}]   # %  {left}{rows}", "");
 
             let world = World::new(&[("jobs.yaml", jobs().as_str())]);
-            let mut run = Command::new(PLIMSOLL);
-            run.args(command).args(more).current_dir(world.path());
-            run.env("TERM", "xterm").env("XDG_RUNTIME_DIR", world.path());
-            check_screen(run, size, &expected, masked);
+            check_screen(command(&world, &[line, more].concat()), size, &expected, masked);
         }
     }
 }
@@ -241,27 +240,13 @@ fn progress_is_of_the_whole_command() {
     if !has_terminals() {
         return;
     }
-    let commands: [&[&str]; 2] = [
-        &["tune", "--backend", "null", "--quick", "--phase", "200ms", "."],
-        &[
-            "test",
-            "jobs.yaml",
-            "--backend",
-            "memory",
-            "--warmup",
-            "0",
-            "--duration",
-            "1",
-            "--sweep",
-            "parallelism=1,2,4",
-        ],
+    let lines = [
+        "tune --backend null --quick --phase 200ms .",
+        "test jobs.yaml --backend memory --warmup 0 --duration 1 --sweep parallelism=1,2,4",
     ];
-    for (size, arguments) in [(80, 24), (120, 40)].into_iter().zip(commands) {
+    for (size, line) in [(80, 24), (120, 40)].into_iter().zip(lines) {
         let world = World::new(&[("jobs.yaml", jobs().as_str())]);
-        let mut command = Command::new(PLIMSOLL);
-        command.args(arguments).current_dir(world.path());
-        command.env("TERM", "xterm").env("XDG_RUNTIME_DIR", world.path());
-        let mut terminal = Terminal::start(command, size);
+        let mut terminal = Terminal::start(command(&world, &line.split(' ').collect::<Vec<_>>()), size);
         // Per cent and steps, as they change.
         let (parts, steps) = (RefCell::new(Vec::new()), RefCell::new(BTreeSet::new()));
         terminal.shows("most of the way", |rows| {
@@ -277,7 +262,7 @@ fn progress_is_of_the_whole_command() {
         terminal.interrupt();
         assert!(terminal.ended().is_some());
         let (parts, steps) = (parts.into_inner(), steps.into_inner());
-        assert!(parts.is_sorted() && steps.len() > 1, "{arguments:?}: {parts:?} of {steps:?}");
+        assert!(parts.is_sorted() && steps.len() > 1, "{line}: {parts:?} of {steps:?}");
     }
 }
 
@@ -288,9 +273,7 @@ fn the_view_of_all_disks_fits_the_terminal() {
     }
     for size in [(80, 24), (120, 40)] {
         let world = World::new(&[]);
-        let mut command = Command::new(PLIMSOLL);
-        command.args(["stat", "1", "--top"]).current_dir(world.path()).env("TERM", "xterm");
-        let mut terminal = Terminal::start(command, size);
+        let mut terminal = Terminal::start(command(&world, &["stat", "1", "--top"]), size);
         let is_header = |row: &&String| row.starts_with("Device") || row.starts_with("device");
         terminal.shows("header", |rows| rows.iter().any(|row| is_header(&row)));
         let rows = terminal.rows();
