@@ -138,11 +138,11 @@ pub enum FileError {
     Change(String),
 }
 
-const TOP: Schema<'static> = Schema { what: "CACHE.yaml", known: &["cache"], refused: &[] };
+const TOP: Schema<'static> = Schema::of("CACHE.yaml", &["cache"]);
 
-const CACHE: Schema<'static> = Schema {
-    what: "a cache",
-    known: &[
+const CACHE: Schema<'static> = Schema::of(
+    "a cache",
+    &[
         "checkpoint_interval",
         "target_free_blocks_pct",
         "placement",
@@ -160,11 +160,9 @@ const CACHE: Schema<'static> = Schema {
         "shards",
         "devices",
     ],
-    refused: &[],
-};
+);
 
-const DEVICE: Schema<'static> =
-    Schema { what: "a device of a cache", known: &["path", "size", "disk", "state"], refused: &[] };
+const DEVICE: Schema<'static> = Schema::of("a device of a cache", &["path", "size", "disk", "state"]);
 
 const TOP_HELP: &str = "`plimsoll cache create` writes such a file; by hand: `cache:` with `devices:` below it";
 

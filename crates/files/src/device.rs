@@ -211,7 +211,7 @@ impl Value for MemberFault {
 impl Value for CapSpec {
     fn read(field: &Field<'_>) -> Result<CapSpec, ConfigError> {
         let known = ["unit", "unit_bytes", "base_per_s", "burst_per_s", "credits"];
-        let fields = Fields::read(field, &Schema { what: "a cap", known: &known, refused: &[] })?;
+        let fields = Fields::read(field, &Schema::of("a cap", &known))?;
         let unit_field = fields.required("unit", "write `unit: operations` or `unit: bytes`")?;
         let unit = match unit_field.text()? {
             "bytes" => CapUnit::Bytes,
@@ -236,7 +236,7 @@ impl Value for CapSpec {
 impl Value for LatencySurface {
     fn read(field: &Field<'_>) -> Result<LatencySurface, ConfigError> {
         let known = ["write_bytes_per_s", "read_iops", "p50_ns", "p95_ns"];
-        let fields = Fields::read(field, &Schema { what: "a latency surface", known: &known, refused: &[] })?;
+        let fields = Fields::read(field, &Schema::of("a latency surface", &known))?;
         let help =
             "a surface has levels of write_bytes_per_s and read_iops, and p50_ns and p95_ns at all pairs of them";
         let column = |key: &str| Vec::<f64>::read(&fields.required(key, help)?);
@@ -286,7 +286,7 @@ fn set_all<'a>(
     also: &[&'static str],
 ) -> Result<Fields<'a>, ConfigError> {
     let known: Vec<&'static str> = parameters.iter().map(|(key, _)| *key).chain(also.iter().copied()).collect();
-    let fields = Fields::read(field, &Schema { what, known: &known, refused: &[] })?;
+    let fields = Fields::read(field, &Schema::of(what, &known))?;
     for (key, parameter) in parameters {
         if let Some(value) = fields.get(key) {
             parameter.set(&value)?;

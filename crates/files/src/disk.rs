@@ -173,9 +173,9 @@ const TOP: Schema = Schema {
 const OF_IO_PROPERTIES: &str =
     "this is an io-properties file: give it with --io-properties (`plimsoll info` takes it without)";
 
-const DISK: Schema = Schema {
-    what: "a disk model",
-    known: &[
+const DISK: Schema = Schema::of(
+    "a disk model",
+    &[
         "name",
         "read_iops",
         "read_bandwidth",
@@ -194,8 +194,7 @@ const DISK: Schema = Schema {
         "num_io_queues",
         "decay_tau_ns",
     ],
-    refused: &[],
-};
+);
 
 const TOP_HELP: &str = "write `disk:` with the four figures below it, or take a preset by its name";
 

@@ -88,8 +88,8 @@ impl fmt::Display for RunRule {
     }
 }
 
-const FILE: Schema<'_> = Schema { what: "a set of rules", known: &["classes", "rules"], refused: &[] };
-const RULE: Schema<'_> = Schema { what: "a rule", known: &["thread", "path", "operation", "class"], refused: &[] };
+const FILE: Schema<'_> = Schema::of("a set of rules", &["classes", "rules"]);
+const RULE: Schema<'_> = Schema::of("a rule", &["thread", "path", "operation", "class"]);
 
 /// Reads the built-in set of that name, or else the file.
 ///

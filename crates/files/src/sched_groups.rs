@@ -76,8 +76,7 @@ impl SchedGroups {
     }
 }
 
-const GROUP: Schema =
-    Schema { what: "a scheduling group", known: qos::with_qos_keys!("name", "shares", "parent"), refused: &[] };
+const GROUP: Schema = Schema::of("a scheduling group", qos::with_qos_keys!("name", "shares", "parent"));
 
 /// Reads the text of a scheduling-groups file. `source_name` is used in messages only.
 ///

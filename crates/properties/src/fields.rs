@@ -8,7 +8,7 @@
 //!
 //! **Limits.** No defaults and no rules between keys: those belong to the format.
 //!
-//! **Example.** With `Schema { what: "a disk", known: &["read_iops"], refused: &[] }`, the map `{read_iop: 5}` gives
+//! **Example.** With `Schema::of("a disk", &["read_iops"])`, the map `{read_iop: 5}` gives
 //! `a disk has no key "read_iop"`, help "did you mean `read_iops`?".
 
 use std::ops::RangeInclusive;
@@ -32,7 +32,13 @@ pub struct Schema<'s> {
     pub refused: &'static [Refused],
 }
 
-impl Schema<'_> {
+impl<'s> Schema<'s> {
+    /// Returns a schema that refuses no key by name.
+    #[must_use]
+    pub const fn of(what: &'static str, known: &'s [&'static str]) -> Schema<'s> {
+        Schema { what, known, refused: &[] }
+    }
+
     /// Returns whether `key` is read.
     #[must_use]
     pub fn reads(&self, key: &str) -> bool {

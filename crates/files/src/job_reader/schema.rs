@@ -47,9 +47,9 @@ impl Dialect {
 /// Misspelling of `parallelism` in a `cpu` job of a file that came with io_tester.
 pub(super) const MISSPELT_PARALLELISM: &str = "parallelim";
 
-const JOB: Schema = Schema {
-    what: "a job",
-    known: &[
+const JOB: Schema = Schema::of(
+    "a job",
+    &[
         "name",
         "type",
         "shards",
@@ -62,8 +62,7 @@ const JOB: Schema = Schema {
         "shard_info",
         "options",
     ],
-    refused: &[],
-};
+);
 
 const REAL_DISKS_ONLY: &str = "remove it: only `plimsoll test` does that, on a real disk";
 const SAY_IT_OPEN: &str = "remove it, or write a job of the scenario's own: `open:`, `size:`, `start:`";
@@ -104,10 +103,10 @@ const SHARD_INFO_KEYS: &[&str] = &[
     "io_size",
 ];
 
-const SHARD_INFO: Schema = Schema { what: "shard_info", known: SHARD_INFO_KEYS.split_at(1).1, refused: &[] };
+const SHARD_INFO: Schema = Schema::of("shard_info", SHARD_INFO_KEYS.split_at(1).1);
 
 /// [`SHARD_INFO`] with the misspelling that io_tester ignores.
-pub(super) const MISSPELT_SHARD_INFO: Schema = Schema { what: "shard_info", known: SHARD_INFO_KEYS, refused: &[] };
+pub(super) const MISSPELT_SHARD_INFO: Schema = Schema::of("shard_info", SHARD_INFO_KEYS);
 
 const SIMULATED_SHARD_INFO: Schema = Schema {
     what: "shard_info",
@@ -124,9 +123,9 @@ const SIMULATED_SHARD_INFO: Schema = Schema {
     ],
 };
 
-const OPTIONS: Schema = Schema {
-    what: "options",
-    known: &[
+const OPTIONS: Schema = Schema::of(
+    "options",
+    &[
         "dsync",
         "sleep_type",
         "pause_distribution",
@@ -139,8 +138,7 @@ const OPTIONS: Schema = Schema {
         "fsync",
         "fdatasync",
     ],
-    refused: &[],
-};
+);
 
 const SIMULATED_OPTIONS: Schema = Schema {
     what: "options",

@@ -22,23 +22,17 @@ use super::super::sched_groups::{MAX_SHARES, check_group};
 
 const EIO: u32 = 5;
 
-const FAULT: Schema = Schema {
-    what: "a fault",
-    known: &["disk", "from", "until", "slow", "errors", "errno", "short", "hang", "hang_for"],
-    refused: &[],
-};
+const FAULT: Schema =
+    Schema::of("a fault", &["disk", "from", "until", "slow", "errors", "errno", "short", "hang", "hang_for"]);
 
 const WHAT_FAULTS_DO: [&str; 4] = ["slow", "errors", "short", "hang"];
 
-const ACTION: Schema = Schema {
-    what: "an action",
-    known: &["at", "set_shares", "set_qos", "remove_class", "start_job", "stop_job", "set_member"],
-    refused: &[],
-};
+const ACTION: Schema =
+    Schema::of("an action", &["at", "set_shares", "set_qos", "remove_class", "start_job", "stop_job", "set_member"]);
 
-const SET_QOS: Schema = Schema { what: "set_qos", known: qos::with_qos_keys!("class"), refused: &[] };
+const SET_QOS: Schema = Schema::of("set_qos", qos::with_qos_keys!("class"));
 
-const SET_SHARES: Schema = Schema { what: "set_shares", known: &["class", "shares"], refused: &[] };
+const SET_SHARES: Schema = Schema::of("set_shares", &["class", "shares"]);
 
 pub(super) fn read_disk_number(field: &Field<'_>, world: &WorldSpec) -> Result<usize, ConfigError> {
     let number = field.count(0..=u32::MAX)? as usize;
@@ -169,7 +163,7 @@ fn read_change(key: &str, field: &Field<'_>, world: &WorldSpec) -> Result<Change
         _ => {
             let fault = read_member_fault(field, &["disk"])?;
             let known = ["disk", "member", "speed_factor", "error_rate"];
-            let fields = Fields::read(field, &Schema { what: "set_member", known: &known, refused: &[] })?;
+            let fields = Fields::read(field, &Schema::of("set_member", &known))?;
             let disk = fields.or("disk", 0, |field| read_disk_number(field, world))?;
             Change::SetMember { disk, fault }
         }

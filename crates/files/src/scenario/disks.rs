@@ -45,13 +45,9 @@ pub(super) const KEYS: [&str; 18] = [
     "decay_tau",
 ];
 
-const DISK: Schema = Schema { what: "a disk", known: &KEYS, refused: &[] };
+const DISK: Schema = Schema::of("a disk", &KEYS);
 
-const FIGURES: Schema = Schema {
-    what: "the figures",
-    known: &["read_iops", "read_bandwidth", "write_iops", "write_bandwidth"],
-    refused: &[],
-};
+const FIGURES: Schema = Schema::of("the figures", &["read_iops", "read_bandwidth", "write_iops", "write_bandwidth"]);
 
 pub(super) fn read(field: &Field<'_>, shards: usize, base: &Path) -> Result<(String, SimDisk), ConfigError> {
     let fields = Fields::read(field, &DISK)?;

@@ -27,19 +27,14 @@ use super::super::jobs::{self, Job, JobClass, JobFile, JobKind, PauseDistributio
 use super::super::sched_groups::SchedGroups;
 use super::changes::{class_name, read_disk_number};
 
-const OWN_JOB: Schema = Schema {
-    what: "a job with `open` or `replay`",
-    known: &[
-        "name", "class", "shards", "disk", "op", "pattern", "size", "region", "open", "replay", "start", "stop",
-        "limit",
-    ],
-    refused: &[],
-};
+const OWN_JOB: Schema = Schema::of(
+    "a job with `open` or `replay`",
+    &["name", "class", "shards", "disk", "op", "pattern", "size", "region", "open", "replay", "start", "stop", "limit"],
+);
 
-const OPEN: Schema =
-    Schema { what: "an open loop", known: &["rate", "spacing", "batch", "max_outstanding"], refused: &[] };
+const OPEN: Schema = Schema::of("an open loop", &["rate", "spacing", "batch", "max_outstanding"]);
 
-const REGION: Schema = Schema { what: "a region", known: &["offset", "length", "stride"], refused: &[] };
+const REGION: Schema = Schema::of("a region", &["offset", "length", "stride"]);
 
 /// Region of appending jobs, and length of a `region:` without `length`: 1 GiB.
 const REGION_BYTES: u64 = 1 << 30;

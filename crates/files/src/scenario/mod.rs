@@ -45,9 +45,9 @@ use super::yaml::{self, Node};
 
 const MAX_SHARDS: u32 = 1024;
 
-const TOP: Schema = Schema {
-    what: "a scenario",
-    known: &[
+const TOP: Schema = Schema::of(
+    "a scenario",
+    &[
         "name",
         "seed",
         "duration",
@@ -63,16 +63,14 @@ const TOP: Schema = Schema {
         "faults",
         "actions",
     ],
-    refused: &[],
-};
+);
 
-const SHARDS: Schema = Schema {
-    what: "a group of shards",
-    known: &["count", "poll_interval", "hog", "cpu_per_request", "start_offset", "stagger", "numa_node"],
-    refused: &[],
-};
+const SHARDS: Schema = Schema::of(
+    "a group of shards",
+    &["count", "poll_interval", "hog", "cpu_per_request", "start_offset", "stagger", "numa_node"],
+);
 
-const HOG: Schema = Schema { what: "a hog", known: &["busy", "pause"], refused: &[] };
+const HOG: Schema = Schema::of("a hog", &["busy", "pause"]);
 
 /// A scenario file, parsed as YAML, before its keys are read.
 #[derive(Clone, Debug)]
