@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_figures::units::{format_duration_ns, format_iops_short, format_throughput_decimal};
 use plimsoll_observe::stat::host::Host;
-use plimsoll_observe::stat::output::{says_no, time};
+use plimsoll_observe::stat::output::{listed, says_no, time};
 use plimsoll_observe::stat::programs::ClassRow;
 use plimsoll_observe::stat::{Basis, CpuShares, Gap, GroupObserved, Judged, Observed, Remark, Verdict};
 use plimsoll_show::table::Column;
@@ -149,12 +149,8 @@ impl Tables {
 fn remark_line(message: &str, names: &[&str]) -> String {
     let (first, others) = names.split_first().unwrap_or((&"", &[]));
     let of = if first.is_empty() { String::new() } else { format!("{first}: ") };
-    let shown = others.iter().take(NAMES_SHOWN).copied().collect::<Vec<_>>().join(", ");
-    let also = match others.len().saturating_sub(NAMES_SHOWN) {
-        _ if others.is_empty() => String::new(),
-        0 => format!(" (also {shown})"),
-        more => format!(" (also {shown} and {more} more)"),
-    };
+    let names = listed(others.iter(), NAMES_SHOWN);
+    let also = if names.is_empty() { String::new() } else { format!(" (also {names})") };
     screen::wrap(&format!("note: {of}{message}{also}"))
 }
 
@@ -258,9 +254,8 @@ fn pretty(part: &[(&str, usize)], devices: &[Judged]) -> String {
     let header: String = part.iter().map(|(name, width)| format!("{name:>width$}")).collect();
     let line = |judged: &Judged| {
         // A figure that fills its column still has a blank before it.
-        let cell = |(name, width): &(&str, usize)| {
-            format!(" {:>width$}", figure(of_name(judged, name)), width = width - 1)
-        };
+        let cell =
+            |(name, width): &(&str, usize)| format!(" {:>width$}", figure(of_name(judged, name)), width = width - 1);
         let figures: String = part.iter().map(cell).collect();
         format!("{figures} {}", screen::printable(&judged.interval.device))
     };
@@ -289,21 +284,12 @@ pub(super) fn group(group: &GroupObserved) -> String {
 
     let mut parts: Vec<_> = group.parts.iter().collect();
     parts.sort_by(|one, other| other.bytes_share.total_cmp(&one.bytes_share));
-    let shown: Vec<String> = parts
-        .iter()
-        .take(PARTS_SHOWN)
-        .map(|part| {
-            let wait = part.await_ms.map(|ms| format!(" at {ms:.2} ms")).unwrap_or_default();
-            format!("{} {:.0} %{wait}", part.device, 100.0 * part.bytes_share)
-        })
-        .collect();
-
-    let more = match members.saturating_sub(PARTS_SHOWN) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let shown = parts.iter().map(|part| {
+        let wait = part.await_ms.map(|ms| format!(" at {ms:.2} ms")).unwrap_or_default();
+        format!("{} {:.0} %{wait}", part.device, 100.0 * part.bytes_share)
+    });
     let parts = match group.effective_devices {
-        Some(_) => format!(" ({}{more})", shown.join(", ")),
+        Some(_) => format!(" ({})", listed(shown, PARTS_SHOWN)),
         None => String::new(),
     };
 
@@ -334,15 +320,15 @@ pub(super) fn classes(rows: &[ClassRow], width: u16) -> String {
         ("w/s", |row| format_iops_short(row.writes_per_s)),
         ("read", |row| format_throughput_decimal(row.read_bytes_per_s)),
         ("written", |row| format_throughput_decimal(row.write_bytes_per_s)),
-        ("queue", |row| time(row.queue_ms)),
-        ("device", |row| time(row.device_ms)),
+        ("queue", |row| milliseconds(row.queue_ms)),
+        ("device", |row| milliseconds(row.device_ms)),
         ("queued", |row| row.queued.to_string()),
         ("waits for", waits_for),
     ];
     format!("{}\n\n", screen::columns_within(width, rows, COLUMNS))
 }
 
-fn time(ms: Option<f64>) -> String {
+fn milliseconds(ms: Option<f64>) -> String {
     ms.map_or_else(|| "-".to_owned(), |ms| format_duration_ns((ms * 1e6) as u64))
 }
 
@@ -353,7 +339,7 @@ fn waits_for(row: &ClassRow) -> String {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_observe::stat::{DeviceInterval, Part as Share};
+    use plimsoll_observe::stat::{Columns, DeviceInterval, Part as Share};
 
     use super::*;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_figures::units::format_count;
+use plimsoll_observe::stat::output::listed;
 use plimsoll_observe::trace;
 use plimsoll_observe::trace::show::{self, Filter, Head};
 
@@ -80,10 +81,7 @@ pub(super) fn check_class(filter: &Filter, head: &Head, path: &Path) -> Result<(
     }
     names.sort_unstable();
     names.dedup();
-    let more = names.len().saturating_sub(20);
-    names.truncate(20);
-    let tail = if more > 0 { format!(" and {more} more") } else { String::new() };
-    Err(Failure::Input(format!("{}: no class `{wanted}`; it has {}{tail}", path.display(), names.join(", "))))
+    Err(Failure::Input(format!("{}: no class `{wanted}`; it has {}", path.display(), listed(names.iter(), 20))))
 }
 
 pub(super) fn run(arguments: &ShowArguments) -> Result<Outcome, Failure> {

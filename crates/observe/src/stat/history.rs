@@ -29,7 +29,7 @@ use plimsoll_show::plot::Chart;
 use plimsoll_show::table::Table;
 
 use crate::stat::from::Recorded;
-use crate::stat::output::{says_no, time};
+use crate::stat::output::{listed, says_no, time};
 use crate::stat::pictures::{PICTURES, Series};
 use crate::stat::programs::ClassRow;
 use crate::stat::watch::Watch;
@@ -503,12 +503,8 @@ impl Remarks {
     fn sentences(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
         let sentence = |(first, message, others): &(String, String, BTreeSet<String>)| {
             let of = if first.is_empty() || message.contains(first) { String::new() } else { format!("{first}: ") };
-            let names: Vec<&str> = others.iter().take(NAMES_SHOWN).map(String::as_str).collect();
-            let more = match others.len().saturating_sub(NAMES_SHOWN) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            let also = if names.is_empty() { String::new() } else { format!(" (also {}{more})", names.join(", ")) };
+            let names = listed(others.iter(), NAMES_SHOWN);
+            let also = if names.is_empty() { String::new() } else { format!(" (also {names})") };
             format!("{of}{message}{also}")
         };
         self.0.iter().filter(|(code, _)| is_wanted(code)).map(|(_, remark)| sentence(remark)).collect()

@@ -53,6 +53,15 @@ impl Selection {
     }
 }
 
+/// Joins the first `most` of the names, and counts the others: `a, b and 3 more`.
+pub fn listed<N: ToString>(names: impl ExactSizeIterator<Item = N>, most: usize) -> String {
+    let more = match names.len().saturating_sub(most) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.take(most).map(|name| name.to_string()).collect::<Vec<_>>().join(", ") + &more
+}
+
 /// Returns whether a device, so far as known, did nothing and has nothing under way. A device that appeared or
 /// disappeared is not idle: the reader should see it.
 fn is_idle(judged: &Judged) -> bool {

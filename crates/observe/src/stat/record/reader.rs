@@ -15,6 +15,7 @@
 
 use super::{KIND, Line, RecordError, VERSION, open};
 use crate::stat::host::{Host, Reading};
+use crate::stat::output::listed;
 use crate::stat::{Facts, Interval};
 
 /// The content of a file of recordings.
@@ -154,12 +155,7 @@ fn damaged_note(damaged: &[usize]) -> Option<String> {
     if let [one] = damaged {
         return Some(format!("line {one} is damaged and left out: the intervals around it become one"));
     }
-    let names: Vec<String> = damaged.iter().take(NAMED).map(usize::to_string).collect();
-    let more = match damaged.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let lines = names.join(", ") + &more;
+    let lines = listed(damaged.iter(), NAMED);
     (!damaged.is_empty())
         .then(|| format!("lines {lines} are damaged and left out: the intervals around them become one"))
 }
