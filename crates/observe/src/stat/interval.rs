@@ -235,6 +235,14 @@ impl Columns {
         }
     }
 
+    /// Formats the known columns to six decimals: `r/s 1.5, util 2`.
+    #[cfg(test)]
+    pub(crate) fn known(&self) -> String {
+        let known = COLUMNS.iter().zip(self.all()).filter_map(|(column, value)| Some((column.key, value?)));
+        let texts: Vec<String> = known.map(|(key, value)| format!("{key} {}", (value * 1e6).round() / 1e6)).collect();
+        texts.join(", ")
+    }
+
     /// Returns the column of a key of iostat's JSON; `None` also for another key.
     pub fn of_key(&self, key: &str) -> Option<f64> {
         let mut columns = COLUMNS.iter().zip(self.all());

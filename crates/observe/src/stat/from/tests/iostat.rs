@@ -4,6 +4,7 @@ use std::process::Command;
 
 use super::*;
 use crate::skip::skip;
+use crate::stat::interval::COLUMNS;
 
 #[test]
 fn what_rbd_prints_behind_a_table_is_no_device() {
@@ -18,7 +19,7 @@ fn what_rbd_prints_behind_a_table_is_no_device() {
 fn prompts_and_times_in_brackets_are_no_json() {
     for before in ["[ec2-user@ip-10-0-0-1 ~]$ iostat -xyk 1\n", "[10:11:12]\n"] {
         let recorded = text(&format!("{before}Device: r/s %util\nsda 1.00 2.00\n"));
-        assert_eq!(known(&recorded.intervals[0].devices[0]), "r/s 1, %util 2", "{before}");
+        assert_eq!(recorded.intervals[0].devices[0].columns.known(), "r/s 1, util 2", "{before}");
         assert!(!recorded.intervals[0].is_since_boot, "{before}");
     }
 }
@@ -27,8 +28,8 @@ fn prompts_and_times_in_brackets_are_no_json() {
 fn old_json_has_short_keys() {
     let old = r#"{"sysstat": {"hosts": [{"statistics": [{"disk": [{"disk_device": "sda", "rrqm": 1.0, "wrqm": 2.0,
         "r": 3.0, "w": 4.0, "rkB": 5.0, "wkB": 6.0, "avgrq-sz": 8.0, "await": 0.5, "svctm": 0.1, "util": 7}]}]}]}}"#;
-    let expect = "r/s 3, w/s 4, rkB/s 5, wkB/s 6, rrqm/s 1, wrqm/s 2, %util 7, await 0.5, areq-sz 4";
-    assert_eq!(known(&text(old).intervals[0].devices[0]), expect);
+    let expect = "r/s 3, w/s 4, rkB/s 5, wkB/s 6, rrqm/s 1, wrqm/s 2, util 7, await 0.5, areq-sz 4";
+    assert_eq!(text(old).intervals[0].devices[0].columns.known(), expect);
 }
 
 #[test]
@@ -61,7 +62,7 @@ fn json_with_damage() {
                   \"r_await\": -nan, \
                   \"w/s\": -1.0, \"util\": 3,00}]}]}]}}";
     let commas = text(commas);
-    assert_eq!(known(&commas.intervals[0].devices[0]), "r/s 1.5, %util 3");
+    assert_eq!(commas.intervals[0].devices[0].columns.known(), "r/s 1.5, util 3");
     assert_eq!(commas.intervals[0].cpu.unwrap().idle, 99.18);
     assert!(commas.notes.iter().any(|note| note.contains("w/s of sda")), "{:?}", commas.notes);
 }
@@ -125,10 +126,11 @@ fn the_real_iostat_is_read_in_every_layout() {
         assert!(recorded.intervals[0].is_since_boot, "{options:?}");
         for (device, base) in recorded.intervals[0].devices.iter().zip(&base.intervals[0].devices) {
             assert_eq!(device.device, base.device, "{options:?}");
-            let known = FIELDS.iter().filter(|(_, field)| field(&device.columns).is_some());
-            assert!(known.clone().count() >= columns, "{options:?}: {}\n{printed}", super::tests::known(device));
-            for (name, field) in known {
-                let (value, Some(expect)) = (field(&device.columns).unwrap(), field(&base.columns)) else { continue };
+            let all = COLUMNS.iter().zip(device.columns.all()).zip(base.columns.all());
+            let known: Vec<_> = all.filter_map(|((column, value), base)| Some((column.key, value?, base))).collect();
+            assert!(known.len() >= columns, "{options:?}: {}\n{printed}", device.columns.known());
+            for (name, value, expect) in known {
+                let Some(expect) = expect else { continue };
                 // Human figures have one decimal of their unit; between two calls, the uptime since boot grows.
                 let digit = if options[0].contains('m') { 6.0 } else { 0.6 };
                 let close = (value - expect).abs() <= 0.06 * expect.abs() + digit;

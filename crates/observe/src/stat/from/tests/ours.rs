@@ -49,8 +49,8 @@ fn our_own_csv_is_read() {
     let intervals: Vec<_> = recorded.intervals.iter().map(when).collect();
     assert_eq!(intervals, [(0, Some(1.0), false), (0, Some(1.0), false), (1000, None, true)]);
     let [sda, nvme, sdb] = &recorded.intervals[1].devices[..] else { panic!("{recorded:#?}") };
-    let did_nothing = "r/s 0, w/s 0, rkB/s 0, r_await 0.13, aqu-sz 0.23, %util 100, await 0";
-    assert_eq!((known(sda).as_str(), sda.in_flight), (did_nothing, Some(0)));
+    let did_nothing = "r/s 0, w/s 0, rkB/s 0, r_await 0.13, aqu-sz 0.23, util 100, await 0";
+    assert_eq!((sda.columns.known().as_str(), sda.in_flight), (did_nothing, Some(0)));
     assert_eq!((nvme.device.as_str(), nvme.columns.reads_per_s), ("nvme0n1", Some(1234.57)));
     assert_eq!((sdb.device.as_str(), sdb.gap, &sdb.columns), ("sdb", Some(Gap::Appeared), &Columns::default()));
 
@@ -87,7 +87,7 @@ fn our_own_output_says_that_the_first_report_may_be_since_boot() {
 fn our_own_table_is_read_where_figures_are_unknown() {
     let table = "\
 sda is ok in 1 of 1 interval(s)
-U 15 %, S 0 %, %util 100
+U 15 %, S 0 %, util 100
 
 Device        r/s     w/s     rkB/s     wkB/s r_await w_await aqu-sz  %util     U    S verdict
 sda             - 7497.00         - 105250.50       -    0.03   0.23 100.00   15%*  0% busy-but-free
@@ -98,11 +98,11 @@ a-name-that-is-too-long-for-a-line
     let recorded = text(table);
     assert_eq!(recorded.notes, [""; 0]);
     let [interval] = &recorded.intervals[..] else { panic!("{recorded:#?}") };
-    let devices: Vec<_> = interval.devices.iter().map(|it| (it.device.as_str(), known(it))).collect();
+    let devices: Vec<_> = interval.devices.iter().map(|it| (it.device.as_str(), it.columns.known())).collect();
     let expected = [
-        ("sda", "w/s 7497, wkB/s 105250.5, w_await 0.03, aqu-sz 0.23, %util 100"),
+        ("sda", "w/s 7497, wkB/s 105250.5, w_await 0.03, aqu-sz 0.23, util 100"),
         ("sdb", ""),
-        ("a-name-that-is-too-long-for-a-line", "r/s 2, rkB/s 16, r_await 0.13, aqu-sz 0, %util 0.03"),
+        ("a-name-that-is-too-long-for-a-line", "r/s 2, rkB/s 16, r_await 0.13, aqu-sz 0, util 0.03"),
     ];
     assert_eq!(devices, expected.map(|(name, columns)| (name, columns.to_owned())));
 }
