@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use plimsoll_figures::stats::ALPHA;
 use plimsoll_figures::units::format_duration_ns;
+use plimsoll_files::variant_name;
 use plimsoll_observe::trace::diff::{Compared, DiffReport, ReasonParts, Side, SideDone, diff};
 use plimsoll_show::table::Column;
 
@@ -100,6 +101,6 @@ fn row(it: &Compared) -> Vec<String> {
         ns(it.other_ns),
         change,
         p,
-        it.verdict.name().to_owned(),
+        variant_name(it.verdict),
     ]
 }

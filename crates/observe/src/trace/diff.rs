@@ -22,6 +22,7 @@ use plimsoll::core::Histogram;
 use plimsoll_figures::sides::{self, figures, together};
 use plimsoll_figures::stats::ALPHA;
 use plimsoll_figures::units::format_duration_ns;
+use plimsoll_files::variant_name;
 use plimsoll_show::table::{Column, csv, fixed};
 use plimsoll_sim::rng::Rng;
 use serde::Serialize;
@@ -105,18 +106,6 @@ pub enum Change {
     Same,
     /// Chance may explain it.
     Open,
-}
-
-impl Change {
-    /// Returns the name used in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Change::Better => "better",
-            Change::Worse => "worse",
-            Change::Same => "same",
-            Change::Open => "open",
-        }
-    }
 }
 
 /// Parts of the time, 0 to 1, in which one reason stood in the way of a disk's queues, on both sides.
@@ -371,7 +360,7 @@ impl DiffReport {
             ("other_ns", |it| fixed(it.other_ns, 1)),
             ("change_pct", |it| fixed(it.change_pct, 6)),
             ("p", |it| fixed(it.p, 6)),
-            ("verdict", |it| it.verdict.name().to_owned()),
+            ("verdict", |it| variant_name(it.verdict)),
         ];
         csv(&self.figures, columns)
     }
