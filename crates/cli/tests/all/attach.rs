@@ -4,14 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::world::{Ended, PLIMSOLL, READS, World};
-
-/// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(40);
+use crate::world::{Ended, PLIMSOLL, READS, World, until};
 
 /// A `plimsoll test` in memory that runs until it is dropped, with a directory for sockets of its own.
 struct Program {
@@ -28,12 +24,10 @@ impl Program {
         command.current_dir(world.path()).env("XDG_RUNTIME_DIR", world.path().join("run"));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut program = Program { child: child.expect("the binary starts"), world };
-        let begin = Instant::now();
-        while !program.socket().exists() {
+        until("it has a socket", || {
             assert!(program.child.try_wait().expect("it is our child").is_none(), "it ended before its time");
-            assert!(begin.elapsed() < PATIENCE, "it has no socket");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            program.socket().exists().then_some(())
+        });
         program
     }
 

@@ -5,12 +5,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::world::World;
+use crate::world::{World, until};
 
 /// A directory with a cache of three files; `None`, with a line, where its file system has no direct I/O.
 fn world() -> Option<World> {
@@ -27,11 +27,7 @@ fn busy(world: &World, flags: &str) -> Child {
     let line = format!("cache bench c.yaml {flags} --duration 60s");
     let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let begin = Instant::now();
-    while !world.path().join("c.yaml.live.json").exists() {
-        assert!(begin.elapsed() < Duration::from_secs(30), "it publishes nothing");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("it publishes", || world.path().join("c.yaml.live.json").exists().then_some(()));
     child
 }
 
@@ -166,11 +162,8 @@ fn a_disk_that_is_gone_for_good_is_forgotten_while_the_cache_runs() {
     std::fs::remove_file(world.path().join("d1")).unwrap();
     let busy = busy(&world, "--rate 50");
     world.line("cache remove c.yaml d1").done();
-    let begin = Instant::now();
-    while std::fs::read_to_string(world.path().join("c.yaml")).unwrap().contains("d1") {
-        assert!(begin.elapsed() < Duration::from_secs(60), "it is still in the file");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let file = || std::fs::read_to_string(world.path().join("c.yaml")).unwrap();
+    until("it is no more in the file", || (!file().contains("d1")).then_some(()));
     assert_eq!(disks(&world), 2);
     kill(busy);
 }
@@ -184,25 +177,20 @@ fn only_what_is_to_be_removed_is_removed() {
     let whole = std::fs::read_to_string(&file).unwrap();
     let short = whole.split("    - path: d2").next().unwrap();
     std::fs::write(&file, short).unwrap();
-    let begin = Instant::now();
-    while !status(&world)["problems"].to_string().contains("state: removing") {
-        assert!(begin.elapsed() < Duration::from_secs(30), "{}", status(&world));
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let problems = || status(&world)["problems"].to_string();
+    until("it is told", || problems().contains("state: removing").then_some(()));
     assert_eq!(disks(&world), 3);
     std::fs::write(&file, &whole).unwrap();
     world.line("cache remove c.yaml d2").done();
-    while std::fs::read_to_string(&file).unwrap().contains("d2") {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{}", status(&world));
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    until("it is removed", || (!std::fs::read_to_string(&file).unwrap().contains("d2")).then_some(()));
     kill(busy);
 }
 
 #[test]
 fn a_bench_verifies_every_byte() {
     let Some(world) = world() else { return };
-    let arguments = ["cache", "bench", "c.yaml", "--read-pct", "70", "--keys", "500", "--zipf", "0.9", "--concurrency", "8"];
+    let arguments =
+        ["cache", "bench", "c.yaml", "--read-pct", "70", "--keys", "500", "--zipf", "0.9", "--concurrency", "8"];
     let more = ["--duration", "1s", "--verify", "--format", "json", "--page", "p.html"];
     let report = world.run(&[&arguments[..], &more[..]].concat()).done().json();
     assert!(report["hits"].as_u64() > Some(0) && report["inserts"].as_u64() > Some(0), "{report}");

@@ -9,12 +9,12 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::world::World;
+use crate::world::{World, until};
 
 /// Far longer than anything takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -94,14 +94,7 @@ impl Server {
     pub(crate) fn stop(&mut self) -> Option<i32> {
         // It may have ended.
         let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
-        let give_up = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
-            }
-            assert!(Instant::now() < give_up, "it does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("it ends", || self.child.try_wait().unwrap()).code()
     }
 
     /// What it answers to a request: status, head and body.
@@ -129,15 +122,12 @@ impl Server {
 
     /// Asks until an interval has passed.
     fn statistics(&self) -> Value {
-        let give_up = Instant::now() + PATIENCE;
-        loop {
+        let body = until("statistics", || {
             let (status, _, body) = self.get("/api/stat");
-            if status == 200 {
-                return serde_json::from_str(&body).unwrap();
-            }
-            assert!(status == 503 && Instant::now() < give_up, "{status}: {body}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            assert!(matches!(status, 200 | 503), "{status}: {body}");
+            (status == 200).then_some(body)
+        });
+        serde_json::from_str(&body).unwrap()
     }
 }
 
@@ -185,15 +175,7 @@ fn old_figures_never_pass_for_new_ones() {
     server.statistics();
     assert!(server.get("/metrics").2.contains("plimsoll_host_look_failed 0"));
     server.break_host();
-    let give_up = Instant::now() + PATIENCE;
-    let body = loop {
-        let (status, _, body) = server.get("/api/stat");
-        if status == 503 {
-            break body;
-        }
-        assert!(Instant::now() < give_up, "{status}: {body}");
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    let body = until("an error", || Some(server.get("/api/stat")).filter(|(status, ..)| *status == 503)).2;
     let error: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(body.lines().count(), 1, "{body}");
     let why = error["error"].as_str().unwrap();

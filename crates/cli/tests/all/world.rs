@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -98,6 +99,22 @@ impl Ended {
         for fragment in fragments {
             assert!(self.err.contains(fragment), "no `{fragment}` in {self:#?}");
         }
+    }
+}
+
+/// Far longer than anything takes that a test waits for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks until there is an answer.
+#[track_caller]
+pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        match ask() {
+            Some(answer) => return answer,
+            None => assert!(Instant::now() < give_up, "in vain: {what}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
