@@ -26,7 +26,7 @@ use plimsoll::{Classes, DiskMode, DiskSetup, Runtime, ShardOptions, Topology};
 use plimsoll_store::ScheduledStore;
 
 use crate::classes::ClassTable;
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::options::{DatabaseOptions, DiskModel};
 
 /// Longest wait for the shard to stop: what a disk that hangs has in flight never ends.
@@ -98,7 +98,7 @@ impl Engine {
                 error,
             ));
         }
-        eprintln!("{path}: {events} events recorded, {} dropped", summary.dropped_events);
+        tell(format_args!("{path}: {events} events recorded, {} dropped", summary.dropped_events));
         Ok(())
     }
 }

@@ -14,6 +14,13 @@
 //! `Failure::Input("give --dir".into())` ends the program with code 2.
 
 use std::fmt;
+use std::io::Write;
+
+/// Prints a line on stderr. Unlike `eprintln!`, a stderr that takes none (a log file on a full disk, a reader that has
+/// gone) ends neither the program nor a task.
+pub fn tell(line: impl fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
 
 /// Why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq)]

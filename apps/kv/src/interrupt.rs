@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 
 /// Time after the first signal in which further ones are the same key press: a shell and `sudo` may both pass it on.
 const SAME: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ pub(crate) fn interruption(said: &'static str) -> Result<watch::Receiver<bool>, 
             match first {
                 None => {
                     first = Some(Instant::now());
-                    eprintln!("{said} (a second signal ends it at once)");
+                    tell(format_args!("{said} (a second signal ends it at once)"));
                     // The command may be over.
                     let _ = asked.send(true);
                 }

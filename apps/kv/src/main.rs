@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use plimsoll_kv::failure::Failure;
+use plimsoll_kv::failure::{Failure, tell};
 use plimsoll_kv::serve::{ServeArguments, serve};
 use plimsoll_kv::story::{StoryArguments, story};
 use plimsoll_kv::stress::stress;
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("plimsoll-kv: {failure}");
+            tell(format_args!("plimsoll-kv: {failure}"));
             ExitCode::from(failure.exit_code())
         }
     }

@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 use crate::command::Service;
 use crate::controllers::Controllers;
 use crate::database::Database;
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::interrupt::interruption;
 use crate::open_files;
 use crate::options::{DatabaseOptions, DiskModel};
@@ -174,19 +174,21 @@ pub async fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
 
 /// Reports the address, the lack of a disk model, and the control socket on stderr.
 fn say(arguments: &ServeArguments, address: SocketAddr, database: &Database) {
-    eprintln!("serving {} on {address} (PID {})", arguments.dir.display(), std::process::id());
+    tell(format_args!("serving {} on {address} (PID {})", arguments.dir.display(), std::process::id()));
     if arguments.io_properties.is_none() {
-        eprintln!(
+        tell(format_args!(
             "the disk is unlimited: nothing is scheduled. `plimsoll tune {} -o io-properties.yaml` writes the file for \
              --io-properties",
             arguments.dir.display()
-        );
+        ));
     }
     match database.engine().control_socket() {
-        Ok(_) => eprintln!("`plimsoll attach {}` shows and changes its classes", std::process::id()),
-        Err(reason) => eprintln!("no `plimsoll attach`: {reason}"),
+        Ok(_) => tell(format_args!("`plimsoll attach {}` shows and changes its classes", std::process::id())),
+        Err(reason) => tell(format_args!("no `plimsoll attach`: {reason}")),
     }
     if !address.ip().is_loopback() {
-        eprintln!("{address} is not loopback, and there is no authentication: everyone who reaches it may write");
+        tell(format_args!(
+            "{address} is not loopback, and there is no authentication: everyone who reaches it may write"
+        ));
     }
 }

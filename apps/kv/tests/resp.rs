@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Server, command, limited, refusal, request};
+use common::{Server, command, limited, plain_command, refusal, request};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -53,6 +53,21 @@ fn each_command_has_its_answer() {
     assert_eq!(server.exchange(&request(&[b"GET", b"a ship"])), b"$13\r\nahoy, it's me\r\n");
     assert_eq!(server.typed("GET \"ship"), "-ERR Protocol error: unbalanced quotes in request\r\n");
     assert!(server.typed("INFO").contains("commitlog:shares="));
+    assert!(server.stop().success());
+}
+
+/// Its first line ended it, and a later one the task that writes the commit log, for good.
+#[test]
+fn a_server_whose_log_file_is_full_serves_all_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    // An address of its own, on loopback as all that begin with 127: it cannot say which port it has got.
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let address = format!("127.{}.{high}.{low}:6380", 1 + low % 200);
+    let flags = ["--memory", "16MiB", "--listen", &address];
+    let mut command = plain_command(directory.path(), &flags);
+    command.stderr(std::fs::File::options().write(true).open("/dev/full").unwrap());
+    let server = Server::start_unheard(command, address.parse().unwrap());
+    assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
     assert!(server.stop().success());
 }
 

@@ -30,6 +30,7 @@ use plimsoll::{Class, File, Handle, OpenOptions};
 use slatedb::RowEntry;
 
 use super::record::{BLOCK_BYTES, Head, Record, rows};
+use crate::failure::tell;
 
 /// Unit in which the rest of a file is searched for records, in bytes.
 const SEARCH_BYTES: u64 = 1 << 20;
@@ -205,7 +206,8 @@ impl Segments {
         let mut is_told = false;
         while let Err(error) = self.try_write(tail, number, &blocks).await {
             if !is_told {
-                eprintln!("the commit log in {}: {error}; repeated until it succeeds", self.directory.display());
+                let directory = self.directory.display();
+                tell(format_args!("the commit log in {directory}: {error}; repeated until it succeeds"));
                 is_told = true;
             }
             // The content after this segment's last record is no longer known. If it has none, it is used again: else each

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_figures::units::parse_duration_ns;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::interrupt::interruption;
 use crate::options::{DatabaseOptions, DiskModel};
 use crate::serve::{latency_goal, memory};
@@ -112,7 +112,7 @@ pub async fn story(arguments: &StoryArguments) -> Result<(), Failure> {
     let (begun, turns) = (Instant::now(), arguments.rounds as usize * ways.len());
     for turn in 0..turns {
         let (round, place) = (turn / ways.len(), turn % ways.len());
-        eprintln!("{}", progress(arguments, ways[place].way, turn, turns, begun.elapsed()));
+        tell(progress(arguments, ways[place].way, turn, turns, begun.elapsed()));
 
         let record = run_way(&setting, ways[place].way, &interrupted).await?;
         // A record that was cut short counts only in the first round.
@@ -142,7 +142,7 @@ pub async fn story(arguments: &StoryArguments) -> Result<(), Failure> {
     let path = arguments.svg.clone().unwrap_or_else(name);
     std::fs::write(&path, show::picture(arguments.story, &ways))
         .map_err(|error| Failure::machine(format_args!("cannot write {}", path.display()), error))?;
-    eprintln!("picture: {}", path.display());
+    tell(format_args!("picture: {}", path.display()));
 
     if is_interrupted {
         let rounds: usize = ways.iter().map(|way| way.records.len()).sum();
@@ -178,7 +178,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("cannot remove {}: {error}", self.0.display());
+            tell(format_args!("cannot remove {}: {error}", self.0.display()));
         }
     }
 }

@@ -23,7 +23,7 @@ pub mod tally;
 
 use std::time::Duration;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::interrupt::interruption;
 use plan::Plan;
 use report::{COLUMNS, HdrLog, Second, json, line};
@@ -59,7 +59,7 @@ pub fn stress(words: &[String]) -> Result<(), Failure> {
     }
     let mut load = started?;
     let interrupted = interruption("ending: what was measured follows")?;
-    eprintln!("{COLUMNS}");
+    tell(COLUMNS);
 
     let mut at = Duration::ZERO;
     loop {
@@ -79,7 +79,7 @@ pub fn stress(words: &[String]) -> Result<(), Failure> {
             sum.add(part);
             let (length, operations) = (now - at, part.latencies.len());
             seconds.push(Second { length, operations, bytes: part.bytes, mean_ns: part.mean_ns() });
-            eprintln!("{}", line(*kind, sum.latencies.len(), part, length, now));
+            tell(line(*kind, sum.latencies.len(), part, length, now));
             if let Some(log) = &mut log {
                 log.add(at, length, *kind, part)?;
             }
@@ -98,10 +98,10 @@ pub fn stress(words: &[String]) -> Result<(), Failure> {
     if let Some((due, overdue)) =
         overdue.filter(|(due, overdue)| overdue.saturating_mul(100) > due.saturating_mul(OVERDUE_PERCENT))
     {
-        eprintln!(
+        tell(format_args!(
             "{overdue} of the {due} operations that were due had not begun at the end: at this rate the server, or this client \
              with its threads, falls behind, and the latencies lack the time for which those have waited"
-        );
+        ));
     }
     if plan.is_json {
         println!("{:#}", json(&plan, at, &jobs, overdue.map(|(_, overdue)| overdue), is_interrupted));

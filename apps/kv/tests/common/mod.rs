@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Long enough for any machine; no test waits for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,6 +34,18 @@ impl Server {
         // What it says later must find a reader.
         std::thread::spawn(move || lines.for_each(drop));
         Server { child, address }
+    }
+
+    /// Starts the server of `command`, which listens on `address` and whose words nobody hears, and waits until it
+    /// serves.
+    pub(crate) fn start_unheard(mut command: Command, address: SocketAddr) -> Server {
+        let server = Server { child: command.spawn().unwrap(), address };
+        let begun = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            assert!(begun.elapsed() < PATIENCE, "it does not serve");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
     }
 
     /// Returns the most memory that the server has taken since `reset`, in bytes.
