@@ -155,13 +155,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         match (name.as_str(), arguments) {
             ("GET", [key]) => self.get(key).await?,
             ("SET", [key, value]) => self.set(key, value).await,
-            ("MGET", keys @ [_, ..]) => {
-                self.reply(Reply::Array(keys.len()));
-                for key in keys {
-                    self.get(key).await?;
-                    self.flush_if_large().await?;
-                }
-            }
+            ("MGET", keys @ [_, ..]) => self.get_all(keys).await?,
             ("DEL", keys @ [_, ..]) => self.delete(keys).await,
             ("SCAN", [cursor, options @ ..]) => self.scan(cursor, options).await,
             ("PING", []) => self.reply(Reply::Simple("PONG")),
@@ -315,6 +309,20 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             self.reply(value.as_deref().map_or(Reply::Null, Reply::Bulk));
             return Ok(());
         }
+    }
+
+    async fn get_all(&mut self, keys: &[&[u8]]) -> io::Result<()> {
+        // Clients take an error among the values for one of them.
+        if !keys.iter().all(|key| self.check_key(key)) {
+            return Ok(());
+        }
+
+        self.reply(Reply::Array(keys.len()));
+        for key in keys {
+            self.get(key).await?;
+            self.flush_if_large().await?;
+        }
+        Ok(())
     }
 
     async fn set(&mut self, key: &[u8], value: &[u8]) {

@@ -13,7 +13,7 @@ fn each_command_has_its_answer() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &[]);
     let binary = [0_u8, 13, 10, 255];
-    let cases: [(&[&[u8]], &str); 27] = [
+    let cases: [(&[&[u8]], &str); 28] = [
         (&[b"PING"], "+PONG\r\n"),
         (&[b"ping", b"ahoy"], "$4\r\nahoy\r\n"),
         (&[b"GET", b"ship"], "$-1\r\n"),
@@ -22,6 +22,7 @@ fn each_command_has_its_answer() {
         (&[b"SET", b"empty", b""], "+OK\r\n"),
         (&[b"GET", b"empty"], "$0\r\n\r\n"),
         (&[b"MGET", b"ship", b"none", b"empty"], "*3\r\n$4\r\nahoy\r\n$-1\r\n$0\r\n\r\n"),
+        (&[b"MGET", b"ship", b"", b"empty"], "-ERR a key of 0 bytes"),
         (&[b"DEL", b"ship", b"none"], ":1\r\n"),
         (&[b"GET", b"ship"], "$-1\r\n"),
         (&[b"SET", &binary, &binary], "+OK\r\n"),
