@@ -156,7 +156,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             ("GET", [key]) => self.get(key).await?,
             ("SET", [key, value]) => self.set(key, value).await,
             ("MGET", keys @ [_, ..]) => self.get_all(keys).await?,
-            ("DEL", keys @ [_, ..]) => self.delete(keys).await,
+            ("DEL", keys @ [_, ..]) => self.delete(keys).await?,
             ("SCAN", [cursor, options @ ..]) => self.scan(cursor, options).await,
             ("PING", []) => self.reply(Reply::Simple("PONG")),
             ("PING", [message]) => self.reply(Reply::Bulk(message)),
@@ -271,15 +271,10 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             return Ok(());
         }
 
-        let (replies, mean) = (self.shared.replies.clone(), self.shared.value_bytes.clone());
-        let mut expected_bytes = mean.bytes().min(replies.total_bytes());
+        let replies = self.shared.replies.clone();
+        let mut expected_bytes = self.expected_bytes();
         loop {
-            if expected_bytes > OUTPUT_BYTES && !replies.try_take(&mut self.taken, expected_bytes) {
-                // Other clients have not read theirs yet.
-                self.flush().await?;
-                self.taken = Some(replies.take(expected_bytes).await?);
-            }
-
+            self.take_memory(expected_bytes).await?;
             let value = match self.service.database.get(key).await {
                 Ok(value) => value,
                 Err(error) => {
@@ -290,7 +285,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             };
 
             let len_bytes = value.as_ref().map_or(0, Bytes::len);
-            mean.add(len_bytes);
+            self.shared.value_bytes.add(len_bytes);
             if len_bytes <= OUTPUT_BYTES {
                 self.taken = None;
             } else if len_bytes > replies.total_bytes() {
@@ -309,6 +304,23 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             self.reply(value.as_deref().map_or(Reply::Null, Reply::Bulk));
             return Ok(());
         }
+    }
+
+    /// Returns how long the next value that is read may be.
+    fn expected_bytes(&self) -> usize {
+        self.shared.value_bytes.bytes().min(self.shared.replies.total_bytes())
+    }
+
+    /// Takes memory for a value of `len_bytes` that is about to be read. If there is none now, sends the output and
+    /// waits.
+    async fn take_memory(&mut self, len_bytes: usize) -> io::Result<()> {
+        let replies = self.shared.replies.clone();
+        if len_bytes > OUTPUT_BYTES && !replies.try_take(&mut self.taken, len_bytes) {
+            // Other clients have not read theirs yet.
+            self.flush().await?;
+            self.taken = Some(replies.take(len_bytes).await?);
+        }
+        Ok(())
     }
 
     async fn get_all(&mut self, keys: &[&[u8]]) -> io::Result<()> {
@@ -366,25 +378,34 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         }
     }
 
-    async fn delete(&mut self, keys: &[&[u8]]) {
+    async fn delete(&mut self, keys: &[&[u8]]) -> io::Result<()> {
         if !keys.iter().all(|key| self.check_key(key)) || !self.check_space() {
-            return;
+            return Ok(());
         }
 
         let mut deleted = 0;
         for key in keys {
             self.delay_write(key.len()).await;
-            match self.or_full(self.service.database.remove(key)).await {
-                Ok(Some(handle)) => {
+            // The value is read, to know whether there is one.
+            self.take_memory(self.expected_bytes()).await?;
+            let removed = self.or_full(self.service.database.remove(key)).await;
+            self.taken = None;
+            match removed {
+                Ok(Some((len_bytes, handle))) => {
+                    self.shared.value_bytes.add(len_bytes);
                     self.unacknowledged = Some(handle);
                     deleted += 1;
                 }
-                Ok(None) => {}
-                Err(message) => return self.error(&message),
+                Ok(None) => self.shared.value_bytes.add(0),
+                Err(message) => {
+                    self.error(&message);
+                    return Ok(());
+                }
             }
         }
 
         self.reply(Reply::Integer(deleted));
+        Ok(())
     }
 
     fn config(&mut self, patterns: &[&[u8]]) {
@@ -533,8 +554,10 @@ mod tests {
 
         // At first a value may be as long as its bound, for which there is no memory now.
         let all = replies.take(replies.total_bytes()).await.unwrap();
-        let waits = tokio::time::timeout(Duration::from_millis(200), session.execute(get)).await;
-        assert!(waits.is_err());
+        for command in [get, &[b"DEL", b"ship"]] {
+            let waits = tokio::time::timeout(Duration::from_millis(200), session.execute(command)).await;
+            assert!(waits.is_err(), "{command:?}");
+        }
         drop(all);
         for _ in 0..30 {
             session.execute(get).await.unwrap();

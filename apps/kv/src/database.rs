@@ -234,19 +234,17 @@ impl Database {
         self.db.delete(key).await
     }
 
-    /// Deletes `key` if it has a value. The handle reports when the deletion is durable; `None` if there was none. Of
-    /// several calls at once, one deletes.
+    /// Deletes `key` if it has a value. Returns the value's length, and a handle that reports when the deletion is
+    /// durable; `None` if there was none. Of several calls at once, one deletes.
     ///
     /// # Errors
     /// The database's error.
-    pub async fn remove(&self, key: &[u8]) -> Result<Option<WriteHandle>, Error> {
+    pub async fn remove(&self, key: &[u8]) -> Result<Option<(usize, WriteHandle)>, Error> {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
         let _alone = self.removals[hasher.finish() as usize % REMOVAL_LOCKS].lock().await;
-        match self.db.get(key).await? {
-            Some(_) => self.db.delete(key).await.map(Some),
-            None => Ok(None),
-        }
+        let Some(len_bytes) = self.db.get(key).await?.map(|value| value.len()) else { return Ok(None) };
+        Ok(Some((len_bytes, self.db.delete(key).await?)))
     }
 
     /// Writes `batch` as a whole. The handle reports when it is durable.
