@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use slatedb::{Error, WriteHandle};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::budget::{Budget, MeanLength};
 use crate::database::{Database, Scan};
@@ -66,14 +66,14 @@ pub struct Service {
     pub limits: Limits,
     /// Most connections at a time.
     pub connections_max: usize,
+    /// Places for further connections.
+    pub places: Arc<Semaphore>,
     /// When the server started.
-    pub started: Instant,
-    /// Connections now.
-    pub connections: AtomicU64,
+    started: Instant,
     /// Connections that were refused.
     pub refused: AtomicU64,
     /// Commands so far.
-    pub commands: AtomicU64,
+    commands: AtomicU64,
 }
 
 /// Bounds of the memory of all connections together.
@@ -430,6 +430,13 @@ impl<W: AsyncWrite + Unpin> Session<W> {
 }
 
 impl Service {
+    /// Returns the state of a server of `database` that starts now.
+    #[must_use]
+    pub fn new(database: Database, limits: Limits, connections_max: usize) -> Service {
+        let (places, [refused, commands]) = (Arc::new(Semaphore::new(connections_max)), Default::default());
+        Service { database, limits, connections_max, places, started: Instant::now(), refused, commands }
+    }
+
     /// Returns the text of INFO.
     #[must_use]
     pub fn info(&self) -> String {
@@ -440,7 +447,7 @@ impl Service {
             env!("CARGO_PKG_VERSION"),
             std::process::id(),
             self.started.elapsed().as_secs(),
-            self.connections.load(Ordering::Relaxed),
+            self.connections_max - self.places.available_permits(),
             self.refused.load(Ordering::Relaxed),
             self.commands.load(Ordering::Relaxed),
             self.database.space().free_bytes(),
@@ -503,15 +510,8 @@ mod tests {
     /// Returns a service on a database in `directory`.
     async fn service(directory: &std::path::Path) -> Arc<Service> {
         let options = DatabaseOptions { memory_bytes: MEMORY_MIN_BYTES, ..DatabaseOptions::new(directory) };
-        Arc::new(Service {
-            database: Database::open(&options).await.unwrap(),
-            limits: Limits { key_max_bytes: 1 << 10, value_max_bytes: 1 << 20 },
-            connections_max: 10,
-            started: Instant::now(),
-            connections: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            commands: AtomicU64::new(0),
-        })
+        let limits = Limits { key_max_bytes: 1 << 10, value_max_bytes: 1 << 20 };
+        Arc::new(Service::new(Database::open(&options).await.unwrap(), limits, 10))
     }
 
     /// Returns a session whose replies collect in memory.

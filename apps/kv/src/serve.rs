@@ -16,8 +16,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plimsoll_figures::units::{parse_duration_ns, parse_size_bytes};
 use tokio::net::TcpListener;
@@ -143,15 +142,7 @@ pub async fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
     say(arguments, address, &database);
 
     let limits = Limits { key_max_bytes: KEY_MAX_BYTES, value_max_bytes: arguments.max_value };
-    let service = Arc::new(Service {
-        database,
-        limits,
-        connections_max: arguments.max_connections as usize,
-        started: Instant::now(),
-        connections: AtomicU64::new(0),
-        refused: AtomicU64::new(0),
-        commands: AtomicU64::new(0),
-    });
+    let service = Arc::new(Service::new(database, limits, arguments.max_connections as usize));
 
     let serving = tokio::spawn(serve_connections(listener, Arc::clone(&service), stopped.clone()));
     let controlling = (!arguments.static_shares).then(|| {

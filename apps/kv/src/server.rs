@@ -26,7 +26,7 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 
 use crate::budget::Budget;
@@ -52,7 +52,6 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// Serves connections until `stop` is true, then waits a bounded time until the open ones end.
 pub async fn serve_connections(listener: TcpListener, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
     let shared = Shared::of(service.database.memory(), &service.limits);
-    let places = Arc::new(Semaphore::new(service.connections_max));
 
     let mut connections = JoinSet::new();
     loop {
@@ -67,14 +66,13 @@ pub async fn serve_connections(listener: TcpListener, service: Arc<Service>, mut
             continue;
         };
 
-        match Arc::clone(&places).try_acquire_owned() {
+        match Arc::clone(&service.places).try_acquire_owned() {
             Ok(place) => {
-                let (service, shared, stop) = (Arc::clone(&service), shared.clone(), stop.clone());
+                let connection = Connection::new(stream, Arc::clone(&service), shared.clone());
+                let stop = stop.clone();
                 connections.spawn(async move {
-                    service.connections.fetch_add(1, Ordering::Relaxed);
                     // A failed connection concerns only its client.
-                    let _ = Connection::new(stream, Arc::clone(&service), shared).serve(stop).await;
-                    service.connections.fetch_sub(1, Ordering::Relaxed);
+                    let _ = connection.serve(stop).await;
                     drop(place);
                 });
             }

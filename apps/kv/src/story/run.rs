@@ -108,15 +108,8 @@ pub async fn run_way(setting: &Setting, way: Way, interrupted: &watch::Receiver<
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.map_err(listening)?;
     let server = listener.local_addr().map_err(listening)?;
 
-    let service = Arc::new(Service {
-        database,
-        limits: Limits { key_max_bytes: 1 << 10, value_max_bytes: 1 << 20 },
-        connections_max: 1000,
-        started: Instant::now(),
-        connections: AtomicU64::new(0),
-        refused: AtomicU64::new(0),
-        commands: AtomicU64::new(0),
-    });
+    let limits = Limits { key_max_bytes: 1 << 10, value_max_bytes: 1 << 20 };
+    let service = Arc::new(Service::new(database, limits, 1000));
 
     let (stop, stopped) = watch::channel(false);
     let serving = tokio::spawn(serve_connections(listener, Arc::clone(&service), stopped.clone()));
