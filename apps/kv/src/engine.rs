@@ -27,7 +27,7 @@ use plimsoll_store::ScheduledStore;
 
 use crate::classes::ClassTable;
 use crate::failure::{Failure, tell};
-use crate::options::{DatabaseOptions, DiskModel};
+use crate::options::DatabaseOptions;
 
 /// Longest wait for the shard to stop: what a disk that hangs has in flight never ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -107,9 +107,9 @@ fn topology(options: &DatabaseOptions) -> Result<(Topology, ClassTable), Failure
     let registry = Classes::new();
     let classes = ClassTable::register(&registry).map_err(|error| Failure::machine("cannot make classes", error))?;
 
-    let mut disks = match &options.disk {
-        DiskModel::Unlimited => vec![DiskSetup::unlimited()],
-        DiskModel::IoProperties(path) => {
+    let mut disks = match &options.io_properties {
+        None => vec![DiskSetup::unlimited()],
+        Some(path) => {
             let read = parse_from_file(path).map_err(|error| Failure::Input(error.to_string()))?;
             read.disks.iter().map(DiskSetup::from).collect()
         }

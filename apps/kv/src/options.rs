@@ -6,15 +6,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The scheduler's model of the disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DiskModel {
-    /// No model: all requests are sent to the disk at once.
-    Unlimited,
-    /// The file that `plimsoll tune -o` wrote.
-    IoProperties(PathBuf),
-}
-
 /// Options for opening a database.
 #[derive(Clone, Debug)]
 pub struct DatabaseOptions {
@@ -22,8 +13,8 @@ pub struct DatabaseOptions {
     pub directory: PathBuf,
     /// The directory of the write-ahead log, if it differs from `directory`.
     pub commitlog_directory: Option<PathBuf>,
-    /// The disk's model.
-    pub disk: DiskModel,
+    /// The disk's model, the file that `plimsoll tune -o` wrote; `None`: all requests are sent to the disk at once.
+    pub io_properties: Option<PathBuf>,
     /// Most device time that the scheduler keeps in flight; `None` for the library's goal. A disk with a long latency
     /// needs more.
     pub latency_goal: Option<Duration>,
@@ -41,7 +32,7 @@ impl DatabaseOptions {
         DatabaseOptions {
             directory: directory.into(),
             commitlog_directory: None,
-            disk: DiskModel::Unlimited,
+            io_properties: None,
             latency_goal: None,
             is_drained: false,
             memory_bytes: 512 << 20,

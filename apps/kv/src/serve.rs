@@ -27,7 +27,7 @@ use crate::database::Database;
 use crate::failure::{Failure, tell};
 use crate::interrupt::interruption;
 use crate::open_files;
-use crate::options::{DatabaseOptions, DiskModel};
+use crate::options::DatabaseOptions;
 use crate::resp::Limits;
 use crate::server::serve_connections;
 use crate::settings::MEMORY_MIN_BYTES;
@@ -105,11 +105,10 @@ fn value_len(text: &str) -> Result<usize, String> {
 
 impl ServeArguments {
     fn database(&self) -> DatabaseOptions {
-        let disk = self.io_properties.clone().map_or(DiskModel::Unlimited, DiskModel::IoProperties);
         DatabaseOptions {
             directory: self.dir.clone(),
             commitlog_directory: self.commitlog_dir.clone(),
-            disk,
+            io_properties: self.io_properties.clone(),
             latency_goal: self.latency_goal,
             is_drained: false,
             memory_bytes: self.memory,

@@ -31,7 +31,7 @@ use plimsoll_figures::units::parse_duration_ns;
 
 use crate::failure::{Failure, tell};
 use crate::interrupt::interruption;
-use crate::options::{DatabaseOptions, DiskModel};
+use crate::options::DatabaseOptions;
 use crate::serve::{latency_goal, memory};
 use phases::Story;
 use record::Way;
@@ -97,7 +97,7 @@ pub async fn story(arguments: &StoryArguments) -> Result<(), Failure> {
     let setting = Setting {
         story: arguments.story,
         database: DatabaseOptions {
-            disk: DiskModel::IoProperties(arguments.io_properties.clone()),
+            io_properties: Some(arguments.io_properties.clone()),
             latency_goal: Some(arguments.latency_goal),
             memory_bytes: arguments.memory,
             ..DatabaseOptions::new(&scratch.0)
