@@ -56,7 +56,7 @@ const BYTES_PER_S_MIN: f64 = 65_536.0;
 const FIGURES: [&str; 4] = ["l0_sst_count", "sorted_run_count", "backpressure_count", "write_ops"];
 
 /// The commands.
-const COMMANDS: [&str; 10] = ["GET", "SET", "MGET", "DEL", "SCAN", "PING", "INFO", "CONFIG", "COMMAND", "QUIT"];
+const COMMANDS: [&str; 11] = ["GET", "SET", "MGET", "DEL", "SCAN", "PING", "ECHO", "INFO", "CONFIG", "COMMAND", "QUIT"];
 
 /// State that all connections share.
 pub struct Service {
@@ -65,7 +65,7 @@ pub struct Service {
     /// The bounds of requests.
     pub limits: Limits,
     /// Most connections at a time.
-    pub connections_max: usize,
+    connections_max: usize,
     /// Places for further connections.
     pub places: Arc<Semaphore>,
     /// When the server started.
@@ -159,7 +159,8 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             ("DEL", keys @ [_, ..]) => self.delete(keys).await?,
             ("SCAN", [cursor, options @ ..]) => self.scan(cursor, options).await,
             ("PING", []) => self.reply(Reply::Simple("PONG")),
-            ("PING", [message]) => self.reply(Reply::Bulk(message)),
+            // `redis-cli --pipe` ends with an ECHO.
+            ("PING" | "ECHO", [message]) => self.reply(Reply::Bulk(message)),
             ("INFO", _) => {
                 let info = self.service.info();
                 self.reply(Reply::Bulk(info.as_bytes()));
@@ -184,7 +185,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
                 self.error("ERR this is no server of HTTP");
                 return Ok(Next::Close);
             }
-            ("GET" | "SET" | "MGET" | "DEL" | "SCAN" | "PING", _) => {
+            ("GET" | "SET" | "MGET" | "DEL" | "SCAN" | "PING" | "ECHO", _) => {
                 self.error(&format!("ERR wrong number of arguments for '{name}' (SET takes a key and a value)"));
             }
             _ => self.error(&format!(

@@ -21,7 +21,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serves the Redis protocol (GET SET MGET DEL SCAN PING INFO CONFIG COMMAND QUIT)
+    /// Serves the Redis protocol (GET SET MGET DEL SCAN PING ECHO INFO CONFIG COMMAND QUIT)
     Serve(ServeArguments),
     /// Shows the effect of the scheduler: the same load drained, with static shares, with controllers
     Story(StoryArguments),

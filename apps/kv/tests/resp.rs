@@ -13,9 +13,11 @@ fn each_command_has_its_answer() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &[]);
     let binary = [0_u8, 13, 10, 255];
-    let cases: [(&[&[u8]], &str); 28] = [
+    let cases: [(&[&[u8]], &str); 30] = [
         (&[b"PING"], "+PONG\r\n"),
         (&[b"ping", b"ahoy"], "$4\r\nahoy\r\n"),
+        (&[b"echo", &binary], "$4\r\n\0\r\n\u{fffd}\r\n"),
+        (&[b"ECHO"], "-ERR wrong number of arguments for 'ECHO'"),
         (&[b"GET", b"ship"], "$-1\r\n"),
         (&[b"SET", b"ship", b"ahoy"], "+OK\r\n"),
         (&[b"GET", b"ship"], "$4\r\nahoy\r\n"),
@@ -28,8 +30,8 @@ fn each_command_has_its_answer() {
         (&[b"SET", &binary, &binary], "+OK\r\n"),
         (&[b"DEL", &binary], ":1\r\n"),
         (&[b"COMMAND", b"DOCS"], "*0\r\n"),
-        (&[b"COMMAND", b"count"], ":10\r\n"),
-        (&[b"COMMAND", b"LIST"], "*10\r\n$3\r\nGET\r\n$3\r\nSET\r\n"),
+        (&[b"COMMAND", b"count"], ":11\r\n"),
+        (&[b"COMMAND", b"LIST"], "*11\r\n$3\r\nGET\r\n$3\r\nSET\r\n"),
         (&[b"CONFIG", b"GET", b"save"], "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
         (&[b"CONFIG", b"GET", b"nothing"], "*0\r\n"),
         (&[b"CONFIG", b"SET", b"save", b""], "-ERR only CONFIG GET"),
