@@ -128,7 +128,7 @@ impl BlockCache {
     /// Returns whether a block that was not cached is cached now. A former leader may have ended between this caller's
     /// look-up and its lead. A block that is cached but cannot be read does not count.
     fn has_come(&self, hash: &KeyHash, reason: MissReason) -> bool {
-        matches!(reason, MissReason::Absent | MissReason::Ghost) && self.engine().index.peek(hash).is_some()
+        !reason.was_cached() && self.engine().index.peek(hash).is_some()
     }
 
     async fn lead<E, F>(

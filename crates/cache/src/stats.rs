@@ -264,6 +264,12 @@ impl MissReason {
         (MissReason::ReadFailed, "read_failed"),
         (MissReason::Overloaded, "overloaded"),
     ];
+
+    /// Returns whether the block was cached, and not read.
+    #[must_use]
+    pub fn was_cached(self) -> bool {
+        !matches!(self, MissReason::Absent | MissReason::Ghost)
+    }
 }
 
 /// A disk of the cache.

@@ -5,18 +5,19 @@ use plimsoll::Class;
 
 use crate::block::Block;
 use crate::cache::BlockCache;
-use crate::lookup::GetOptions;
+use crate::lookup::{GetOptions, Lookup};
+use crate::stats::MissReason;
 
 use super::flying::Writing;
 
 /// The cache behind a [`super::CachedStore`]. Keys are byte strings of about 100 bytes; values are at most as long as
 /// the store's blocks.
 ///
-/// No method fails: an unreadable block is `None`, a block that cannot be stored is dropped.
+/// No method fails: an unreadable block is a miss, a block that cannot be stored is dropped.
 pub trait Blocks: Send + Sync + 'static {
-    /// Returns the block inserted under `key`, exactly as it was, or `None`. `class` is the class of the read; `None`:
-    /// the cache's own.
-    fn get<'a>(&'a self, key: &'a [u8], class: Option<Class>) -> BoxFuture<'a, Option<Block>>;
+    /// Returns the block inserted under `key`, exactly as it was, or why there is none. `class` is the class of the
+    /// read; `None`: the cache's own. If the block [was cached](MissReason::was_cached), it is not asked for again.
+    fn get<'a>(&'a self, key: &'a [u8], class: Option<Class>) -> BoxFuture<'a, Result<Block, MissReason>>;
 
     /// Makes a block as new as if it had just been read. Returns whether it is cached. Called under a lock: it must
     /// neither wait nor call the wrapper.
@@ -67,8 +68,16 @@ pub enum ReadOp {
 }
 
 impl Blocks for BlockCache {
-    fn get<'a>(&'a self, key: &'a [u8], class: Option<Class>) -> BoxFuture<'a, Option<Block>> {
-        async move { self.get_with(key, GetOptions { class, deadline: None }).await.ok()?.block() }.boxed()
+    fn get<'a>(&'a self, key: &'a [u8], class: Option<Class>) -> BoxFuture<'a, Result<Block, MissReason>> {
+        let get = async move {
+            match self.get_with(key, GetOptions { class, deadline: None }).await {
+                Ok(Lookup::Hit(block)) => Ok(block),
+                Ok(Lookup::Miss(reason)) => Err(reason),
+                // The cache has been closed.
+                Err(_) => Err(MissReason::Overloaded),
+            }
+        };
+        get.boxed()
     }
 
     fn touch(&self, key: &[u8]) -> bool {

@@ -76,8 +76,8 @@ struct Joined {
 /// A block that a look-up has not returned.
 struct Missing {
     block: u64,
-    /// Whether it was cached before the look-up. If so, it cannot be read, and another look-up would not help.
-    was_cached: bool,
+    /// Whether it was not cached. If so, another look-up may find it; if not, it cannot be read, or is not wanted.
+    may_have_come: bool,
 }
 
 /// Attempts of a reader at the same blocks: there is a last one if another reader has got the error of the first.
@@ -130,7 +130,7 @@ impl Reader {
     pub(super) async fn warm(self, range: Range<u64>) -> Result<u64, ReadError> {
         let is_missing = |block: &u64| !self.core.cache.touch(&self.object.block_key(*block));
         let missing = self.grid().blocks_of(&range).filter(is_missing);
-        let missing: Vec<Missing> = missing.map(|block| Missing { block, was_cached: false }).collect();
+        let missing: Vec<Missing> = missing.map(|block| Missing { block, may_have_come: true }).collect();
         let Joined { parts, .. } = self.join(missing);
         let fetched = self.wait_for_all(parts, Attempt::First).await?;
         Ok(fetched.iter().map(|(_, bytes)| bytes.len() as u64).sum())
@@ -154,7 +154,7 @@ impl Reader {
     /// Looks `blocks` up in the cache. Returns those found, and the others.
     async fn look_up(&self, blocks: &[u64]) -> (Vec<(u64, Bytes)>, Vec<Missing>) {
         if !self.class.read_hits {
-            return (Vec::new(), blocks.iter().map(|block| Missing { block: *block, was_cached: true }).collect());
+            return (Vec::new(), blocks.iter().map(|block| Missing { block: *block, may_have_come: false }).collect());
         }
         let ends = join_all(blocks.iter().map(|block| self.look_up_one(*block).boxed())).await;
         let (mut found, mut missing) = (Vec::new(), Vec::new());
@@ -189,12 +189,12 @@ impl Reader {
     }
 
     async fn look_up_one(&self, block: u64) -> Result<Bytes, Missing> {
-        let key = self.object.block_key(block);
-        let missing = Missing { block, was_cached: self.core.cache.touch(&key) };
-        let Some(bytes) = self.core.cache.get(&key, self.class.class).await else { return Err(missing) };
+        let found = self.core.cache.get(&self.object.block_key(block), self.class.class).await;
+        let bytes = found.map_err(|reason| Missing { block, may_have_come: !reason.was_cached() })?;
         let span = self.grid().span(block, block);
         // Only this wrapper makes such keys. Should the length be wrong all the same, treat the block as missing.
-        if bytes.len() as u64 == span.end - span.start { Ok(bytes.into()) } else { Err(missing) }
+        let is_right = bytes.len() as u64 == span.end - span.start;
+        if is_right { Ok(bytes.into()) } else { Err(Missing { block, may_have_come: false }) }
     }
 
     /// Joins the fetches under way for missing blocks, and begins fetches for those that are neither written nor cached
@@ -204,7 +204,7 @@ impl Reader {
         let (mut own, mut come, mut written) = (Vec::new(), Vec::new(), Vec::new());
         let mut flying = self.core.in_flight.lock();
 
-        for Missing { block, was_cached } in missing {
+        for Missing { block, may_have_come } in missing {
             let key = self.object.block_key(block);
             let flight = flying.blocks.get(&key);
             match flight.and_then(|flight| Some((flight, flight.fetching.upgrade()?))) {
@@ -228,7 +228,7 @@ impl Reader {
                 // Checked in the order of a block's stages, so that none is missed between them: fetch, write, cache.
                 None => match flying.written(&key).filter(|_| self.class.read_hits) {
                     Some(bytes) => written.push((block, Bytes::from(bytes.clone()))),
-                    None if !was_cached && self.core.cache.touch(&key) => come.push(block),
+                    None if may_have_come && self.core.cache.touch(&key) => come.push(block),
                     None => own.push(block),
                 },
             }
@@ -327,7 +327,7 @@ impl Reader {
                 if attempt == Attempt::Last {
                     return Err(ReadError::Origin(lock(failed).copy()));
                 }
-                let missing = part.blocks.into_iter().map(|block| Missing { block, was_cached: false });
+                let missing = part.blocks.into_iter().map(|block| Missing { block, may_have_come: true });
                 return self.obtain(missing.collect(), Attempt::Last).await;
             }
         };

@@ -55,12 +55,12 @@
 //! use std::sync::Arc;
 //! use object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
 //! use plimsoll_cache::object_store::{Blocks, CachedStore, Writing};
-//! # use plimsoll_cache::Block;
+//! # use plimsoll_cache::{Block, stats::MissReason};
 //! # use futures_util::future::{BoxFuture, FutureExt, ready};
 //! # struct Nothing;
 //! # impl Blocks for Nothing {
-//! #     fn get<'a>(&'a self, _: &'a [u8], _: Option<plimsoll::Class>) -> BoxFuture<'a, Option<Block>> {
-//! #         ready(None).boxed()
+//! #     fn get<'a>(&'a self, _: &'a [u8], _: Option<plimsoll::Class>) -> BoxFuture<'a, Result<Block, MissReason>> {
+//! #         ready(Err(MissReason::Absent)).boxed()
 //! #     }
 //! #     fn touch(&self, _: &[u8]) -> bool { false }
 //! #     fn insert(&self, _: &[u8], _: Block, _: Option<plimsoll::Class>, _: Writing) {}

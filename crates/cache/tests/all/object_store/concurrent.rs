@@ -130,6 +130,34 @@ fn while_a_disk_hangs_with_its_writes_nothing_is_fetched_twice() {
     life.runtime().block_on(0, cache.close()).unwrap().unwrap();
 }
 
+/// A hit was two uses, the second a moment after the first: by the curve, a cache of a block would have had all hits.
+#[test]
+fn a_hit_is_one_use_and_counts_at_its_distance() {
+    let town = Town::new(1, 48 << 20, 7);
+    town.create(1 << 20);
+    let mut life = town.open(&CacheConfig::default());
+    let cache = Arc::new(life.cache.take().unwrap());
+    let inner = Arc::new(Counting::new(Arc::new(InMemory::new())));
+    let store = CachedStore::builder(inner.clone(), cache.clone()).immutable().build();
+    let story = async {
+        // 9.4 of 47 MiB: 10 of the curve's 50 steps to the capacity.
+        inner.put(&"a".into(), patterned(600 * BLOCK, 0).into()).await.unwrap();
+        read(&store, GetOptions::new()).await.unwrap();
+        let shard = life.runtime().shard(0).clone();
+        while cache.stats().inserts < 600 {
+            shard.sleep(Duration::from_millis(1)).await;
+        }
+        read(&store, GetOptions::new()).await.unwrap();
+        assert_eq!((inner.gets(), store.stats().hit_blocks), (3, 600));
+        let curve = cache.stats().hit_curve;
+        assert_eq!((curve.lookups, curve.hits[8], curve.hits[11]), (1200, 0, 600));
+    };
+    life.runtime().block_on(0, story).unwrap();
+    drop(store);
+    let cache = Arc::into_inner(cache).expect("nothing else holds the cache");
+    life.runtime().block_on(0, cache.close()).unwrap().unwrap();
+}
+
 #[test]
 fn a_reader_that_leaves_or_stops_holds_nobody_up() {
     block_on(async {

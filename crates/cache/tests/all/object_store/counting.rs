@@ -18,6 +18,7 @@ use object_store::{
 use plimsoll::Class;
 use plimsoll_cache::Block;
 use plimsoll_cache::object_store::{Blocks, Writing};
+use plimsoll_cache::stats::MissReason;
 
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
@@ -33,7 +34,7 @@ pub(crate) struct MapCache {
     blocks: Mutex<HashMap<Vec<u8>, Block>>,
     classes: Mutex<Vec<Option<Class>>>,
     gets: AtomicUsize,
-    /// Every n-th look-up finds nothing; 0: all find what is there.
+    /// Every n-th look-up cannot read what is there; 0: all can.
     forget_every: usize,
     /// How often a look-up yields between its look into the map and its end.
     yields: usize,
@@ -48,7 +49,7 @@ impl MapCache {
         MapCache { yields, ..MapCache::default() }
     }
 
-    /// Returns a cache in which every `forget_every`-th look-up finds nothing.
+    /// Returns a cache in which every `forget_every`-th look-up cannot read what is there.
     pub(crate) fn forgetting(forget_every: usize) -> MapCache {
         MapCache { forget_every, ..MapCache::default() }
     }
@@ -94,16 +95,19 @@ impl MapCache {
 }
 
 impl Blocks for MapCache {
-    fn get<'a>(&'a self, key: &'a [u8], class: Option<Class>) -> BoxFuture<'a, Option<Block>> {
+    fn get<'a>(&'a self, key: &'a [u8], class: Option<Class>) -> BoxFuture<'a, Result<Block, MissReason>> {
         self.classes.lock().unwrap().push(class);
         let is_forgotten = self.forget_every > 0 && self.gets.fetch_add(1, SeqCst).is_multiple_of(self.forget_every);
         async move {
             tokio::task::yield_now().await;
-            let found = self.blocks.lock().unwrap().get(key).filter(|_| !is_forgotten).cloned();
+            let found = self.blocks.lock().unwrap().get(key).cloned();
             for _ in 0..self.yields {
                 tokio::task::yield_now().await;
             }
-            found
+            match found {
+                Some(_) if is_forgotten => Err(MissReason::Corrupt),
+                found => found.ok_or(MissReason::Absent),
+            }
         }
         .boxed()
     }
