@@ -54,26 +54,6 @@ const LIFE_BYTES: usize = 8;
 /// Most keys of other lives kept ready.
 const MAX_LIVES: usize = 1024;
 
-/// Why a block was not encrypted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SealError {
-    /// The system returned no random numbers.
-    NoRandomness,
-    /// Longer than AES-GCM allows (64 GiB).
-    TooLong,
-}
-
-impl std::fmt::Display for SealError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            SealError::NoRandomness => "the system gives no random numbers (getrandom): nothing can be encrypted",
-            SealError::TooLong => "longer than AES-GCM allows",
-        })
-    }
-}
-
-impl std::error::Error for SealError {}
-
 /// Encrypts and decrypts blocks with one key.
 pub(crate) struct Cipher {
     root: Aes256,
@@ -130,13 +110,13 @@ impl Cipher {
         key
     }
 
-    /// Returns a nonce that was never used, and its key.
-    fn next_nonce(&self) -> Result<([u8; NONCE_BYTES], Arc<Aes256Gcm>), SealError> {
+    /// Returns a nonce that was never used, and its key; `None` if the system returns no random numbers.
+    fn next_nonce(&self) -> Option<([u8; NONCE_BYTES], Arc<Aes256Gcm>)> {
         let mut present = lock(&self.life);
         let life = match present.take() {
             Some(life) => life,
             None => {
-                let name = <[u8; LIFE_BYTES]>::try_generate().map_err(|_| SealError::NoRandomness)?;
+                let name = <[u8; LIFE_BYTES]>::try_generate().ok()?;
                 Life { name, key: self.key_of(name), next: 0 }
             }
         };
@@ -148,30 +128,22 @@ impl Cipher {
         if let Some(next) = life.next.checked_add(1) {
             *present = Some(Life { next, ..life });
         }
-        Ok((nonce, key))
+        Some((nonce, key))
     }
 
-    /// Appends the encryption of `plain` under the key with that hash to `out`: [`OVERHEAD_BYTES`] more than `plain`.
-    ///
-    /// # Errors
-    /// See [`SealError`]; `out` is then unchanged.
-    pub(crate) fn seal(&self, hash: &KeyHash, plain: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
-        let (nonce, key) = self.next_nonce()?;
-        let begin = out.len();
-        out.reserve(plain.len() + OVERHEAD_BYTES);
-        out.extend_from_slice(&nonce);
-        out.extend_from_slice(plain);
-        let body = out.get_mut(begin + NONCE_BYTES..).unwrap_or_default();
-        match key.encrypt_inout_detached(&nonce.into(), &hash.0, body.into()) {
-            Ok(tag) => {
-                out.extend_from_slice(&tag);
-                Ok(())
-            }
-            Err(_) => {
-                out.truncate(begin);
-                Err(SealError::TooLong)
-            }
+    /// Writes the encryption of `plain` under the key with that hash to `sealed`, which is [`OVERHEAD_BYTES`] longer.
+    /// Returns `None` if it has another length, or the system returns no random numbers; its bytes are then useless.
+    pub(crate) fn seal(&self, hash: &KeyHash, plain: &[u8], sealed: &mut [u8]) -> Option<()> {
+        let (to_nonce, rest) = sealed.split_first_chunk_mut::<NONCE_BYTES>()?;
+        let (body, to_tag) = rest.split_last_chunk_mut::<TAG_BYTES>()?;
+        if body.len() != plain.len() {
+            return None;
         }
+        let (nonce, key) = self.next_nonce()?;
+        *to_nonce = nonce;
+        body.copy_from_slice(plain);
+        *to_tag = key.encrypt_inout_detached(&nonce.into(), &hash.0, body.into()).ok()?.into();
+        Some(())
     }
 
     /// Decrypts in place what [`Cipher::seal`] made for the key with that hash. Returns the part of `sealed` that is
@@ -206,18 +178,20 @@ mod tests {
         KeyHash([i; 10])
     }
 
+    fn sealed(cipher: &Cipher, hash: KeyHash, plain: &[u8]) -> Vec<u8> {
+        let mut sealed = vec![0; plain.len() + OVERHEAD_BYTES];
+        cipher.seal(&hash, plain, &mut sealed).unwrap();
+        sealed
+    }
+
     #[test]
     fn a_block_opens_under_its_own_key_only() {
         let cipher = Cipher::new(&[7; 32]);
         for len in [0, 1, 15, 16, 17, 8192] {
             let plain: Vec<u8> = (0..len).map(|i| i as u8).collect();
-            let mut sealed = b"before".to_vec();
-            cipher.seal(&hash(1), &plain, &mut sealed).unwrap();
-            assert_eq!(sealed.len(), 6 + len + OVERHEAD_BYTES);
-            let open = |cipher: &Cipher, hash: KeyHash| {
-                let mut bytes = sealed[6..].to_vec();
-                cipher.open(&hash, &mut bytes).map(|plain| plain.to_vec())
-            };
+            let sealed = sealed(&cipher, hash(1), &plain);
+            let open =
+                |cipher: &Cipher, hash: KeyHash| cipher.open(&hash, &mut sealed.clone()).map(|plain| plain.to_vec());
             assert_eq!(open(&cipher, hash(1)), Some(plain));
             assert_eq!(open(&cipher, hash(2)), None);
             assert_eq!(open(&Cipher::new(&[8; 32]), hash(1)), None);
@@ -227,8 +201,8 @@ mod tests {
     #[test]
     fn no_flipped_bit_and_no_cut_opens() {
         let cipher = Cipher::new(&[7; 32]);
-        let mut sealed = Vec::new();
-        cipher.seal(&hash(1), b"a short block", &mut sealed).unwrap();
+        let sealed = sealed(&cipher, hash(1), b"a short block");
+        assert_eq!(cipher.seal(&hash(1), b"a longer block", &mut sealed.clone()), None);
         for bit in 0..sealed.len() * 8 {
             let mut flipped = sealed.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -244,9 +218,7 @@ mod tests {
         let cipher = Cipher::new(&[7; 32]);
         let mut seen = std::collections::HashSet::new();
         for _ in 0..1000 {
-            let mut sealed = Vec::new();
-            cipher.seal(&hash(1), b"the same", &mut sealed).unwrap();
-            assert!(seen.insert(sealed[..NONCE_BYTES].to_vec()));
+            assert!(seen.insert(sealed(&cipher, hash(1), b"the same")[..NONCE_BYTES].to_vec()));
         }
     }
 
@@ -293,11 +265,7 @@ mod tests {
 
     #[test]
     fn a_life_numbers_its_blocks_and_has_a_key_of_its_own() {
-        let sealed = |cipher: &Cipher| {
-            let mut out = Vec::new();
-            cipher.seal(&hash(1), b"a block", &mut out).unwrap();
-            out
-        };
+        let sealed = |cipher: &Cipher| sealed(cipher, hash(1), b"a block");
         let (first, second) = (Cipher::new(&[7; 32]), Cipher::new(&[7; 32]));
         let (one, two, other) = (sealed(&first), sealed(&first), sealed(&second));
         assert_eq!(

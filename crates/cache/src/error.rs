@@ -144,8 +144,6 @@ pub enum CacheError {
     },
     /// The cache has as many disks as it may have, or as it has room for until it is opened again.
     TooManyDisks,
-    /// The other disks have no room for the disk's blocks and the target of free space.
-    Full,
     /// No disk of the cache works any more.
     AllFailed,
     /// No disk of a cache that is open works any more.
@@ -254,7 +252,6 @@ impl std::fmt::Display for CacheError {
                  opened with (open it again)",
                 crate::config::SPARE_DISKS
             ),
-            CacheError::Full => write!(f, "the other disks have no room for its blocks"),
             CacheError::AllFailed => write!(f, "no disk of the cache works any more"),
             CacheError::NoDiskWorks { disks } => write!(
                 f,

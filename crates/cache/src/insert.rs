@@ -120,20 +120,17 @@ impl Engine {
         self.stored_len(value).next_multiple_of(self.identity.geometry.sector_bytes as usize)
     }
 
-    /// Returns a block's bytes as stored, padded to whole sectors, and their length without padding.
-    fn stored_form(&self, hash: &KeyHash, value: &[u8]) -> io::Result<(AlignedBuf, u32)> {
+    /// Returns a block's bytes as stored, padded to whole sectors, and their length without padding; `None` if the
+    /// system has no memory, or no random numbers to encrypt it with.
+    fn stored_form(&self, hash: &KeyHash, value: &[u8]) -> Option<(AlignedBuf, u32)> {
         let len = self.stored_len(value);
-        let mut buffer = AlignedBuf::new(self.buffer_bytes(value))?;
-        let place = buffer.get_mut(..len).unwrap_or_default();
+        let mut buffer = AlignedBuf::new(self.buffer_bytes(value)).ok()?;
+        let place = buffer.get_mut(..len)?;
         match &self.cipher {
             None => place.copy_from_slice(value),
-            Some(cipher) => {
-                let mut sealed = Vec::new();
-                cipher.seal(hash, value, &mut sealed).map_err(io::Error::other)?;
-                place.copy_from_slice(&sealed);
-            }
+            Some(cipher) => cipher.seal(hash, value, place)?,
         }
-        Ok((buffer, len as u32))
+        Some((buffer, len as u32))
     }
 
     /// Stores `value`. If the future is dropped, a write that has begun is still completed.
@@ -294,7 +291,7 @@ impl Engine {
         tell: impl FnOnce(Inserted) + Send + 'static,
     ) -> Result<(), DropReason> {
         let Admitted { hash, token, value, class, permit } = admitted;
-        let (buffer, len_bytes) = self.stored_form(&hash, value).map_err(|_| DropReason::InFlight)?;
+        let (buffer, len_bytes) = self.stored_form(&hash, value).ok_or(DropReason::InFlight)?;
         let checksum = crc32c::crc32c(buffer.get(..len_bytes as usize).unwrap_or_default());
 
         // A disk parts under the closed gate: it waits for this write, or this write is refused.

@@ -75,7 +75,6 @@ impl From<SessionError> for Failure {
             SessionError::Cache(
                 CacheError::Locked { .. }
                 | CacheError::Io { .. }
-                | CacheError::Full
                 | CacheError::AllFailed
                 | CacheError::NoDiskWorks { .. }
                 | CacheError::Stopped(_),
