@@ -73,28 +73,10 @@ impl Numbers {
 /// The keeper's findings about inserts.
 #[derive(Default)]
 pub(crate) struct Intake {
-    is_full: AtomicBool,
-    is_budget_spent: AtomicBool,
-}
-
-impl Intake {
-    /// Returns whether eviction has begun, and the cache has not grown since.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_full.load(Relaxed)
-    }
-
-    pub(crate) fn set_full(&self, is_full: bool) {
-        self.is_full.store(is_full, Relaxed);
-    }
-
-    /// Returns whether the bytes that may be written in a day are used up for now: inserts are dropped.
-    pub(crate) fn is_budget_spent(&self) -> bool {
-        self.is_budget_spent.load(Relaxed)
-    }
-
-    pub(crate) fn set_budget_spent(&self, is_spent: bool) {
-        self.is_budget_spent.store(is_spent, Relaxed);
-    }
+    /// Eviction has begun, and the cache has not grown since.
+    pub(crate) is_full: AtomicBool,
+    /// The bytes that may be written in a day are used up for now: inserts are dropped.
+    pub(crate) is_budget_spent: AtomicBool,
 }
 
 /// Work that has at most one run at a time.

@@ -192,10 +192,12 @@ impl Engine {
     /// Checks whether a value of `len_bytes` is worth a write, whether or not there is room. If not, returns the
     /// reason.
     pub(crate) fn check_use(&self, hash: &KeyHash, token: Token, len_bytes: u32) -> Result<(), DropReason> {
-        if self.upkeep.intake.is_budget_spent() {
+        let intake = &self.upkeep.intake;
+        if intake.is_budget_spent.load(Relaxed) {
             return Err(DropReason::Endurance);
         }
-        if self.config.reject_first && self.upkeep.intake.is_full() && self.index.reject_first(hash, token, len_bytes) {
+        let may_reject = self.config.reject_first && intake.is_full.load(Relaxed);
+        if may_reject && self.index.reject_first(hash, token, len_bytes) {
             // Memory may have a value that the index has forgotten.
             self.memory.remove(hash);
             return Err(DropReason::FirstUse);

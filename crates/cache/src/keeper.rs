@@ -22,6 +22,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures_channel::oneshot;
@@ -100,7 +101,7 @@ async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) -> Option<Closing> {
         }
         if let Some(endurance) = &mut endurance {
             let is_spent = endurance.is_spent(shard.now_ns(), engine.written_bytes());
-            engine.upkeep.intake.set_budget_spent(is_spent);
+            engine.upkeep.intake.is_budget_spent.store(is_spent, Relaxed);
         }
         engine.look_after_disks(shard).await;
         engine.evict(&mut cursor).await;

@@ -122,7 +122,10 @@ impl Engine {
                 Err(reason) => match self.index.peek(hash) {
                     // The block was moved, or stored again, during the read.
                     Some(now) if !now.is_same_block(&entry) => entry = now,
-                    Some(_) => return self.given_up(hash, &entry, reason),
+                    Some(_) => {
+                        self.give_up(hash, &entry, reason);
+                        return self.missed(reason);
+                    }
                     None => return self.missed(MissReason::Absent),
                 },
             }
@@ -139,12 +142,6 @@ impl Engine {
             let kept = if is_short { Block::copy_from_slice(block) } else { block.clone() };
             self.index.while_current(hash, entry, || self.memory.insert(*hash, kept, self.index.use_tick()));
         }
-    }
-
-    /// Reports a block as unreadable, and removes it unless the fault may pass.
-    fn given_up(&self, hash: &KeyHash, entry: &Entry, reason: MissReason) -> Lookup {
-        self.give_up(hash, entry, reason);
-        self.missed(reason)
     }
 
     /// Removes an unreadable block unless the fault may pass. Returns whether it did.

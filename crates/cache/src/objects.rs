@@ -51,6 +51,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use plimsoll::Shard;
 
@@ -265,7 +266,7 @@ impl BlockCache {
         let engine = self.engine();
         let extents: Vec<_> = (0..).zip(value.chunks(head.extent_bytes as usize)).collect();
         for some in extents.chunks(AT_ONCE) {
-            if engine.upkeep.intake.is_budget_spent() {
+            if engine.upkeep.intake.is_budget_spent.load(Relaxed) {
                 return Err(DropReason::Endurance);
             }
             let writes = some.iter().copied().map(|(extent, part)| {

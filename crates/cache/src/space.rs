@@ -18,6 +18,8 @@
 //! # Example
 //! Of 1 TiB, 5 % should be free, and 4 % are: 1.5 % are evicted, from the oldest 5 %.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use crate::disk::CacheDisk;
 use crate::engine::{Engine, add};
 use crate::entry::Entry;
@@ -137,7 +139,7 @@ impl Engine {
         };
         let short = target.saturating_sub(free + freeing);
         if short > 0 || free + freeing > target + (capacity as f64 * NOT_FULL) as u64 {
-            self.upkeep.intake.set_full(short > 0);
+            self.upkeep.intake.is_full.store(short > 0, Relaxed);
         }
         let over = self.bytes_over_index_limit();
         if short == 0 && over == 0 {
