@@ -74,14 +74,14 @@ impl MultipartUpload for Upload {
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        let draft = self.draft.take().ok_or_else(is_over)?;
-        let path = draft.path().to_owned();
-        let written_parts = self.written_parts.load(Relaxed);
-        if written_parts < self.parts {
-            let (path, parts) = (path.display(), self.parts);
+        let (parts, written_parts) = (self.parts, self.written_parts.load(Relaxed));
+        if let Some(draft) = self.draft.as_ref().filter(|_| written_parts < parts) {
+            let path = draft.path().display();
             let message = format!("{path}: {written_parts} of {parts} parts were written: wait for all, then complete");
             return Err(generic(message));
         }
+        let draft = self.draft.take().ok_or_else(is_over)?;
+        let path = draft.path().to_owned();
 
         let len_bytes = self.offset + self.tail.len() as u64;
         let tail = Payload::new(std::mem::take(&mut self.tail), PutPayload::default());

@@ -137,11 +137,19 @@ async fn uploads_have_parts_of_any_length() {
         assert!(upload.put_part("x".into()).await.is_err());
     }
 
+    // The advice could not be followed: that call had ended the upload.
+    let mut early = world.store.put_multipart(&path).await.unwrap();
+    let part = early.put_part(patterned(MIB, 3).into());
+    let error = early.complete().await.unwrap_err().to_string();
+    assert!(error.contains("upload: 0 of 1 parts were written: wait for all, then complete"), "{error}");
+    part.await.unwrap();
+    early.complete().await.unwrap();
+
     let before = world.store.head(&path).await.unwrap();
     let mut forgotten = world.store.put_multipart(&path).await.unwrap();
     drop(forgotten.put_part(patterned(MIB, 3).into()));
-    let error = forgotten.complete().await.unwrap_err().to_string();
-    assert!(error.contains("upload: 0 of 1 parts were written"), "{error}");
+    assert!(forgotten.complete().await.is_err());
+    forgotten.abort().await.unwrap();
     let mut aborted = world.store.put_multipart(&path).await.unwrap();
     aborted.put_part(patterned(MIB, 3).into()).await.unwrap();
     assert_eq!(
