@@ -12,7 +12,7 @@ use crate::fds::{self, APPEND, DIRECT};
 use crate::handover::Kind;
 use crate::passage::Passage;
 use crate::transfers::{managed_write, read_in_parts, read_whole, vectored};
-use crate::{apart, copies, errno, inside, names, real, state};
+use crate::{apart, copies, errno, files, inside, load, names, real, state};
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("offsets of 64 bits are taken for granted: build it for a 64-bit machine");
@@ -29,9 +29,9 @@ fn other(fd: c_int, kind: Kind, writes: bool, call: impl Fn() -> c_int) -> c_int
 
 /// Manages a descriptor that was opened, if its file is managed. Returns `fd`.
 fn opened(fd: c_int, flags: c_int) -> c_int {
-    if fd >= 0 && !apart::is_ours() && state::is_awake() && state::is_own_process() {
+    if fd >= 0 && !apart::is_ours() && state::is_awake() && load::is_own_process() {
         match inside::go_inside(inside::frame()) {
-            Some(_inside) => errno::keep(|| state::take_in(fd, flags)),
+            Some(_inside) => errno::keep(|| files::take_in(fd, flags)),
             // In a signal handler: do not manage it, and forget the earlier descriptor of its number.
             None => fds::forget(fd),
         }
@@ -41,7 +41,7 @@ fn opened(fd: c_int, flags: c_int) -> c_int {
 
 /// Forgets a descriptor that is about to be closed or replaced.
 fn closing(fd: c_int) {
-    if fds::managed(fd).is_some() && state::is_own_process() {
+    if fds::managed(fd).is_some() && load::is_own_process() {
         fds::forget(fd);
     }
 }
@@ -61,7 +61,7 @@ fn look_at_flags() {
 
 /// Manages the descriptor `new`, which is now a duplicate of `old`, by `manage`. Returns `new`.
 fn duplicated(old: c_int, new: c_int, manage: fn(c_int, c_int)) -> c_int {
-    if new >= 0 && (fds::managed(old).is_some() || fds::managed(new).is_some()) && state::is_own_process() {
+    if new >= 0 && (fds::managed(old).is_some() || fds::managed(new).is_some()) && load::is_own_process() {
         manage(old, new);
     }
     new
@@ -438,7 +438,7 @@ functions! {
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         // Before, as in `close`: afterwards a number may be another file's. CLOSE_RANGE_CLOEXEC (4) only marks the
         // descriptors to be closed at the next `exec`; CLOSE_RANGE_UNSHARE (2) is the only other flag.
-        if first <= last && flags & !2 == 0 && state::is_own_process() {
+        if first <= last && flags & !2 == 0 && load::is_own_process() {
             fds::forget_range(first, last);
         }
         // SAFETY: the caller's own descriptors.
@@ -447,7 +447,7 @@ functions! {
 
     /// Closes all descriptors from `first` on.
     fn closefrom(first: c_int) -> () {
-        if state::is_own_process() {
+        if load::is_own_process() {
             // As libc does, take a negative number as 0.
             fds::forget_range(first.max(0).unsigned_abs(), c_uint::MAX);
         }
@@ -479,7 +479,7 @@ functions! {
         let result = unsafe { real::fcntl64(fd, command, argument) };
         match command {
             libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result, fds::duplicate),
-            libc::F_SETFL if result == 0 && fds::managed(fd).is_some() && state::is_own_process() => {
+            libc::F_SETFL if result == 0 && fds::managed(fd).is_some() && load::is_own_process() => {
                 errno::keep(look_at_flags);
                 result
             }

@@ -20,12 +20,37 @@ use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
-use crate::passage::Admitted;
-use crate::{errno, slots, state};
+use plimsoll::{Passed, Permit};
+
+use crate::slots::{self, SlotPermit};
+use crate::{errno, gate, state};
 
 /// Fewest bytes between a frame and that of a signal handler above it: less than what the kernel saves there on any
 /// architecture, and more than a function of this library has.
 const SIGNAL_BYTES: usize = 512;
+
+/// A call admitted by this process or another one.
+pub(crate) enum Admitted {
+    Local(Permit<'static>),
+    Remote(SlotPermit),
+}
+
+impl Admitted {
+    pub(crate) fn len_bytes(&self) -> usize {
+        let len_bytes = match self {
+            Admitted::Local(permit) => permit.len_bytes(),
+            Admitted::Remote(permit) => permit.len_bytes(),
+        };
+        len_bytes as usize
+    }
+
+    pub(crate) fn end(self, result: Result<u32, i32>) -> Passed {
+        match self {
+            Admitted::Local(permit) => permit.end(result),
+            Admitted::Remote(permit) => permit.end(result),
+        }
+    }
+}
 
 struct Here {
     /// Number of the call that the thread is in; 0: none.
@@ -113,7 +138,7 @@ impl Here {
     #[cold]
     fn end_what_was_left(&self) {
         drop(self.take());
-        if let Some(own) = state::own_gate() {
+        if let Some(own) = gate::own() {
             own.gate.withdraw_left();
         }
         if let Some(counters) = state::counters() {

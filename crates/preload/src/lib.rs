@@ -8,8 +8,8 @@
 //! The library defines `read`, `pwrite`, `fsync` and related functions, which the dynamic linker prefers to libc's.
 //! Each looks up its descriptor in a table (`fds`). A call on an unmanaged file continues at once. For the rest, rules
 //! choose the class (`rules`), and the call goes through [`plimsoll::Gate`] (`passage`). One process of a run has the
-//! gate (`state`); the others use it through slots (`slots`). Counters and slots are in memory that these processes and
-//! the command share.
+//! gate (`gate`); the others use it through slots (`route`, `slots`, `housekeeper`). Counters and slots are in memory
+//! that these processes and the command share.
 //!
 //! # Limits
 //! I/O that bypasses libc's functions is not managed: stdio's own calls (`fread`), `mmap`, io_uring, static programs,
@@ -30,14 +30,19 @@ mod calls;
 mod copies;
 mod errno;
 mod fds;
+mod files;
+mod gate;
 #[path = "../../handover.rs"]
 mod handover;
+mod housekeeper;
 mod inside;
+mod load;
 mod memory;
 mod names;
 mod passage;
 mod readable;
 mod real;
+mod route;
 mod rules;
 mod slots;
 mod state;

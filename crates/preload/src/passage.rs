@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use plimsoll::{Call, Class, Passed, Permit};
+use plimsoll::{Call, Class, Passed};
 
 use crate::fds::{self, DIRECT, Managed, SYNC};
 use crate::handover::{Counters, Kind, Past};
-use crate::inside::{self, Inside};
-use crate::slots::{self, Denied, SlotPermit};
-use crate::state::{self, Route};
-use crate::{errno, names};
+use crate::inside::{self, Admitted, Inside};
+use crate::route::{self, Route};
+use crate::slots::{self, Denied};
+use crate::{errno, files, load, names, state};
 
 /// Bytes written into the page cache that are charged together.
 const DIRTY_BYTES: u64 = 1 << 20;
@@ -23,29 +23,6 @@ pub(crate) struct Passage {
     offset_bytes: u64,
     errno_before: i32,
     inside: Inside,
-}
-
-/// A call admitted by this process or another one.
-pub(crate) enum Admitted {
-    Local(Permit<'static>),
-    Remote(SlotPermit),
-}
-
-impl Admitted {
-    fn len_bytes(&self) -> usize {
-        let len_bytes = match self {
-            Admitted::Local(permit) => permit.len_bytes(),
-            Admitted::Remote(permit) => permit.len_bytes(),
-        };
-        len_bytes as usize
-    }
-
-    fn end(self, result: Result<u32, i32>) -> Passed {
-        match self {
-            Admitted::Local(permit) => permit.end(result),
-            Admitted::Remote(permit) => permit.end(result),
-        }
-    }
 }
 
 /// Fails as a call on a closed descriptor.
@@ -65,14 +42,14 @@ impl Passage {
     fn of_part(managed: Managed, kind: Kind, len_bytes: usize, offset: i64, is_first: bool) -> Option<Passage> {
         let counters = state::counters()?;
         let errno_before = errno::get();
-        state::notice_fork();
+        load::notice_fork();
         let past = |why: Past| {
             counters.past_bytes[why as usize].fetch_add(len_bytes as u64, Relaxed);
             errno::set(errno_before);
             None
         };
         let Some(inside) = inside::go_inside(managed.frame) else { return past(Past::Nested) };
-        if let Route::Bypass(why) = state::route(counters) {
+        if let Route::Bypass(why) = route::route(counters) {
             return past(why);
         }
 
@@ -88,12 +65,12 @@ impl Passage {
     fn enter(&self, kind: Kind, len_bytes: usize, at: usize) -> Option<Admitted> {
         let asked_bytes = u32::try_from(len_bytes).unwrap_or(1 << 30);
         let offset_bytes = self.offset_bytes.saturating_add(at as u64);
-        let mut route = state::route(self.counters);
+        let mut route = route::route(self.counters);
         let why = loop {
             match route {
                 Route::Own(own) => {
                     let class = own.classes.get(self.class).copied().unwrap_or(Class::DEFAULT);
-                    let file = state::file_number(own, self.managed);
+                    let file = files::file_number(own, self.managed);
                     let call = Call { class, op: kind.op(), len_bytes: asked_bytes, offset_bytes, file };
                     match own.gate.enter_for(call) {
                         Ok(permit) => return Some(Admitted::Local(permit)),
@@ -104,7 +81,7 @@ impl Passage {
                     Ok(permit) => return Some(Admitted::Remote(permit)),
                     Err(Denied::Refused) => break Past::Refused,
                     Err(Denied::NoSlot) => break Past::OtherProcess,
-                    Err(Denied::Gone) => route = state::find_route(),
+                    Err(Denied::Gone) => route = route::find_route(),
                 },
                 Route::Bypass(why) => break why,
             }

@@ -5,10 +5,8 @@
 //!
 //! # How it works
 //! A slot is an entry of the shared memory. A thread of another process takes one until the thread ends, describes its
-//! call there and sleeps ([`ask`]). In the process with the gate, one thread per slot ([`serve`]) waits at the gate on
-//! behalf of that thread, and keeps the permit until the call has ended. The housekeeper ([`keep_house`]) makes the
-//! gate, starts these threads, records at each [`TICK`] that the process is alive, and frees the slots of processes that
-//! have died, which ends their permits.
+//! call there and sleeps ([`ask`]). The process with the gate answers (`housekeeper`), and keeps a permit until the call
+//! has ended.
 //!
 //! ```text
 //! FREE -> ASKED -> ADMITTED -> ENDED -> FREE     ENDED -> ASKED_AGAIN -> ASKED: the permit of the call before ends first
@@ -28,38 +26,24 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
+use plimsoll::Passed;
 use plimsoll::sys::clock::now_ns;
-use plimsoll::{Call, Class, Passed, Permit};
 
 use crate::handover::{Counters, Kind, SLOTS, Slot};
-use crate::state::{self, OwnGate};
-use crate::{apart, errno};
+use crate::{errno, state};
 
-const FREE: u32 = 0;
-const ASKED: u32 = 1;
-const ADMITTED: u32 = 2;
-const REFUSED: u32 = 3;
-const ENDED: u32 = 4;
-const ASKED_AGAIN: u32 = 5;
+pub(crate) const FREE: u32 = 0;
+pub(crate) const ASKED: u32 = 1;
+pub(crate) const ADMITTED: u32 = 2;
+pub(crate) const REFUSED: u32 = 3;
+pub(crate) const ENDED: u32 = 4;
+pub(crate) const ASKED_AGAIN: u32 = 5;
 
 /// Interval at which each side checks that the other one is alive.
-const TICK: Duration = Duration::from_millis(100);
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 /// Age of the last sign of life above which a process counts as silent. If a thousand threads compete for the
 /// processors, the housekeeper may run only after seconds.
 const SILENT_NS: u64 = 5_000_000_000;
-/// Bytes of stack of a thread at a slot. They include the program's thread-local variables.
-const STACK_BYTES: usize = 256 << 10;
-/// Bytes of stack of the housekeeper, which makes the gate.
-const HOUSEKEEPER_STACK_BYTES: usize = 1 << 20;
-/// Longest wait of the first call for the gate. The housekeeper cannot begin while the dynamic linker runs a
-/// constructor that waits here.
-const GATE_WAIT_NS: u64 = 2_000_000_000;
-
-/// Whether the housekeeper has made the gate, or has failed to: 0 or 1.
-static IS_MADE: AtomicU32 = AtomicU32::new(0);
-/// Whether the housekeeper is to end the trace: 0, 1 if asked to, 2 if it has.
-static TRACE_END: AtomicU32 = AtomicU32::new(0);
-
 /// The calling thread's slot, and the process in which the thread took it: a child of `fork` does not have its parent's
 /// slot.
 struct Mine {
@@ -256,149 +240,8 @@ pub(crate) fn free_all_of(counters: &Counters, pid: u32) {
     }
 }
 
-fn used(counters: &Counters) -> usize {
+pub(crate) fn used(counters: &Counters) -> usize {
     (counters.slots_used.load(Acquire) as usize).min(SLOTS)
-}
-
-/// Starts the housekeeper, which makes the gate, and waits until it has.
-pub(crate) fn open(counters: &'static Counters) {
-    IS_MADE.store(0, Relaxed);
-    TRACE_END.store(0, Relaxed);
-    let work = move || {
-        // SAFETY: it touches no memory.
-        counters.housekeeper.store(unsafe { libc::syscall(libc::SYS_gettid) } as u32, Release);
-        state::make(counters, apart::leave_table());
-        IS_MADE.store(1, Release);
-        wake(&IS_MADE);
-        keep_house(counters);
-    };
-    if thread("plimsoll-housekeeper", HOUSEKEEPER_STACK_BYTES, work).is_err() {
-        // Other processes see no sign of life, and bypass the gate.
-        state::make(counters, false);
-        return;
-    }
-    wait_for(&IS_MADE, 1, now_ns().saturating_add(GATE_WAIT_NS));
-}
-
-/// Lets the housekeeper end the trace, whose descriptor is in its table, and waits until it has.
-pub(crate) fn end_trace(counters: &Counters) {
-    TRACE_END.store(1, Release);
-    counters.bell.fetch_add(1, Release);
-    wake(&counters.bell);
-    wait_for(&TRACE_END, 2, u64::MAX);
-}
-
-/// Waits until `word` is `value`, or the time is `until_ns`.
-fn wait_for(word: &AtomicU32, value: u32, until_ns: u64) {
-    loop {
-        let seen = word.load(Acquire);
-        if seen == value || now_ns() >= until_ns {
-            return;
-        }
-        sleep(word, seen, Some(TICK));
-    }
-}
-
-fn thread(name: &str, stack_bytes: usize, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(work).map(drop)
-}
-
-/// Does the housekeeper's work until the process gives up the gate.
-fn keep_house(counters: &'static Counters) {
-    let mut is_served = vec![false; SLOTS];
-    let mut swept_ns = 0;
-    loop {
-        let bell = counters.bell.load(Acquire);
-        let Some(own) = state::own_gate() else { return };
-        let now_ns = now_ns();
-        counters.alive_ns.store(now_ns, Relaxed);
-        if TRACE_END.load(Acquire) == 1 {
-            state::end_trace(own);
-            TRACE_END.store(2, Release);
-            wake(&TRACE_END);
-        }
-
-        for (slot, is_served) in counters.slots[..used(counters)].iter().zip(&mut is_served) {
-            if *is_served || slot.pid.load(Acquire) == 0 {
-                continue;
-            }
-            *is_served = thread("plimsoll-slot", STACK_BYTES, move || serve(slot)).is_ok();
-            if !*is_served {
-                refuse(slot);
-            }
-        }
-
-        if now_ns.saturating_sub(swept_ns) >= TICK.as_nanos() as u64 {
-            swept_ns = now_ns;
-            sweep(counters);
-            state::copy_waits(own, counters);
-            state::check_trace(own);
-        }
-        sleep(&counters.bell, bell, Some(TICK));
-    }
-}
-
-/// Refuses the call at a slot that has no thread here. No permit of an earlier call at the slot is left: that call was
-/// admitted by a process that had the gate before.
-fn refuse(slot: &Slot) {
-    for state in [ASKED, ASKED_AGAIN] {
-        if slot.state.compare_exchange(state, REFUSED, AcqRel, Relaxed).is_ok() {
-            wake(&slot.state);
-        }
-    }
-}
-
-/// Frees the slots of processes that have died.
-fn sweep(counters: &Counters) {
-    let mut alive = 0;
-    for slot in &counters.slots[..used(counters)] {
-        let pid = slot.pid.load(Relaxed);
-        if pid == 0 || pid == alive {
-            continue;
-        }
-        if state::is_alive(pid) {
-            alive = pid;
-        } else {
-            free_all_of(counters, pid);
-        }
-    }
-}
-
-/// Enters the gate on behalf of the thread that has `slot`, until the process gives up the gate.
-fn serve(slot: &'static Slot) {
-    let mut permit: Option<Permit<'static>> = None;
-    while let Some(own) = state::own_gate() {
-        let seen = slot.state.load(Acquire);
-        if seen != ADMITTED
-            && let Some(permit) = permit.take()
-        {
-            let errno = slot.errno.load(Relaxed) as i32;
-            permit.end(if errno == 0 { Ok(slot.moved_bytes.load(Relaxed)) } else { Err(errno) });
-        }
-        match seen {
-            ENDED => drop(slot.state.compare_exchange(ENDED, FREE, AcqRel, Relaxed)),
-            ASKED_AGAIN => drop(slot.state.compare_exchange(ASKED_AGAIN, ASKED, AcqRel, Relaxed)),
-            ASKED => permit = admit(own, slot),
-            _ => sleep(&slot.state, seen, None),
-        }
-    }
-}
-
-/// Waits at the gate for the call at `slot`, and answers the call. Returns the permit, unless the call was withdrawn.
-fn admit(own: &'static OwnGate, slot: &Slot) -> Option<Permit<'static>> {
-    let kind = Kind::ALL.get(slot.kind.load(Relaxed) as usize).copied().unwrap_or(Kind::Read);
-    let class = own.classes.get(slot.class.load(Relaxed) as usize).copied().unwrap_or(Class::DEFAULT);
-    let (len_bytes, offset_bytes) = (slot.len_bytes.load(Relaxed), slot.offset_bytes.load(Relaxed));
-    let call = Call { class, op: kind.op(), len_bytes, offset_bytes, file: 0 };
-
-    let permit = own.gate.enter_for(call).ok();
-    if let Some(permit) = &permit {
-        slot.admitted_bytes.store(permit.len_bytes(), Relaxed);
-    }
-    let answer = if permit.is_some() { ADMITTED } else { REFUSED };
-    let is_told = slot.state.compare_exchange(ASKED, answer, AcqRel, Relaxed).is_ok();
-    wake(&slot.state);
-    permit.filter(|_| is_told)
 }
 
 /// Wakes the threads of other processes that sleep at slots; they then find that this process has given up the gate.
@@ -407,36 +250,14 @@ pub(crate) fn close(counters: &Counters) {
 }
 
 /// Sleeps while `word` is `value`, for at most `time`. Other processes may wake it.
-fn sleep(word: &AtomicU32, value: u32, time: Option<Duration>) {
+pub(crate) fn sleep(word: &AtomicU32, value: u32, time: Option<Duration>) {
     let time = time.map(|time| libc::timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the word and the time outlive the call, which writes neither.
     let _ = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, time) };
 }
 
-fn wake(word: &AtomicU32) {
+pub(crate) fn wake(word: &AtomicU32) {
     // SAFETY: the call looks threads up by the word's address, and does not write it.
     let _ = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_that_waits_at_a_desk_without_a_thread_is_refused() {
-        let slot = Slot::default();
-        for (before, after) in [
-            (FREE, FREE),
-            (ASKED, REFUSED),
-            (ASKED_AGAIN, REFUSED),
-            (ENDED, ENDED),
-            // In its system call, admitted by a process that had the gate before.
-            (ADMITTED, ADMITTED),
-        ] {
-            slot.state.store(before, Relaxed);
-            refuse(&slot);
-            assert_eq!(slot.state.load(Relaxed), after, "state {before}");
-        }
-    }
 }

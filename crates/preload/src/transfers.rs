@@ -13,7 +13,7 @@ use crate::fds::{self, APPEND, DIRECT, Managed, NO_NOWAIT, SYNC};
 use crate::handover::Kind;
 use crate::passage::Passage;
 use crate::readable::is_readable;
-use crate::{errno, real, state};
+use crate::{errno, load, real, state};
 
 /// Most bytes that the kernel moves in one call (`MAX_RW_COUNT`).
 const CALL_MAX_BYTES: size_t = 0x7fff_f000;
@@ -242,7 +242,7 @@ pub(crate) fn standing(fd: c_int) -> Option<off_t> {
     let at = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
     if at < 0 {
         // In a child of `vfork` the number is another descriptor's than in the parent, whose memory this is.
-        if state::is_own_process() {
+        if load::is_own_process() {
             fds::forget(fd);
         }
         errno::set(errno_before);

@@ -1,0 +1,195 @@
+//! The threads of the process that has the gate, which use it on behalf of the other processes.
+//!
+//! # How it works
+//! The housekeeper ([`keep_house`]) makes the gate, records at each [`TICK`] that the process is alive, and frees the
+//! slots of processes that have died, which ends their permits. For each slot it starts one thread ([`serve`]), which
+//! waits at the gate on behalf of the thread that has the slot, and keeps the permit until the call has ended.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use plimsoll::sys::clock::now_ns;
+use plimsoll::{Call, Class, Permit};
+
+use crate::gate::{self, OwnGate};
+use crate::handover::{Counters, Kind, SLOTS, Slot};
+use crate::slots::{self, ADMITTED, ASKED, ASKED_AGAIN, ENDED, FREE, REFUSED, TICK, sleep, wake};
+use crate::{apart, fds, state};
+
+/// Bytes of stack of a thread at a slot. They include the program's thread-local variables.
+const STACK_BYTES: usize = 256 << 10;
+/// Bytes of stack of the housekeeper, which makes the gate.
+const HOUSEKEEPER_STACK_BYTES: usize = 1 << 20;
+/// Longest wait of the first call for the gate. The housekeeper cannot begin while the dynamic linker runs a
+/// constructor that waits here.
+const GATE_WAIT_NS: u64 = 2_000_000_000;
+
+/// Whether the housekeeper has made the gate, or has failed to: 0 or 1.
+static IS_MADE: AtomicU32 = AtomicU32::new(0);
+/// Whether the housekeeper is to end the trace: 0, 1 if asked to, 2 if it has.
+static TRACE_END: AtomicU32 = AtomicU32::new(0);
+
+/// Starts the housekeeper, which makes the gate, and waits until it has.
+pub(crate) fn open(counters: &'static Counters) {
+    // These are from the parent process, before `fork`.
+    fds::forget_names();
+    IS_MADE.store(0, Relaxed);
+    TRACE_END.store(0, Relaxed);
+    let work = move || {
+        // SAFETY: it touches no memory.
+        counters.housekeeper.store(unsafe { libc::syscall(libc::SYS_gettid) } as u32, Release);
+        gate::make(counters, apart::leave_table());
+        IS_MADE.store(1, Release);
+        wake(&IS_MADE);
+        keep_house(counters);
+    };
+    if thread("plimsoll-housekeeper", HOUSEKEEPER_STACK_BYTES, work).is_err() {
+        // Other processes see no sign of life, and bypass the gate.
+        gate::make(counters, false);
+        return;
+    }
+    wait_for(&IS_MADE, 1, now_ns().saturating_add(GATE_WAIT_NS));
+}
+
+/// Lets the housekeeper end the trace, whose descriptor is in its table, and waits until it has.
+pub(crate) fn end_trace(counters: &Counters) {
+    TRACE_END.store(1, Release);
+    counters.bell.fetch_add(1, Release);
+    wake(&counters.bell);
+    wait_for(&TRACE_END, 2, u64::MAX);
+}
+
+/// Waits until `word` is `value`, or the time is `until_ns`.
+fn wait_for(word: &AtomicU32, value: u32, until_ns: u64) {
+    loop {
+        let seen = word.load(Acquire);
+        if seen == value || now_ns() >= until_ns {
+            return;
+        }
+        sleep(word, seen, Some(TICK));
+    }
+}
+
+fn thread(name: &str, stack_bytes: usize, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(work).map(drop)
+}
+
+/// Does the housekeeper's work until the process gives up the gate.
+fn keep_house(counters: &'static Counters) {
+    let mut is_served = vec![false; SLOTS];
+    let mut swept_ns = 0;
+    loop {
+        let bell = counters.bell.load(Acquire);
+        let Some(own) = gate::own() else { return };
+        let now_ns = now_ns();
+        counters.alive_ns.store(now_ns, Relaxed);
+        if TRACE_END.load(Acquire) == 1 {
+            gate::end_trace(own);
+            TRACE_END.store(2, Release);
+            wake(&TRACE_END);
+        }
+
+        for (slot, is_served) in counters.slots[..slots::used(counters)].iter().zip(&mut is_served) {
+            if *is_served || slot.pid.load(Acquire) == 0 {
+                continue;
+            }
+            *is_served = thread("plimsoll-slot", STACK_BYTES, move || serve(slot)).is_ok();
+            if !*is_served {
+                refuse(slot);
+            }
+        }
+
+        if now_ns.saturating_sub(swept_ns) >= TICK.as_nanos() as u64 {
+            swept_ns = now_ns;
+            sweep(counters);
+            gate::copy_waits(own, counters);
+            gate::check_trace(own);
+        }
+        sleep(&counters.bell, bell, Some(TICK));
+    }
+}
+
+/// Refuses the call at a slot that has no thread here. No permit of an earlier call at the slot is left: that call was
+/// admitted by a process that had the gate before.
+fn refuse(slot: &Slot) {
+    for state in [ASKED, ASKED_AGAIN] {
+        if slot.state.compare_exchange(state, REFUSED, AcqRel, Relaxed).is_ok() {
+            wake(&slot.state);
+        }
+    }
+}
+
+/// Frees the slots of processes that have died.
+fn sweep(counters: &Counters) {
+    let mut alive = 0;
+    for slot in &counters.slots[..slots::used(counters)] {
+        let pid = slot.pid.load(Relaxed);
+        if pid == 0 || pid == alive {
+            continue;
+        }
+        if state::is_alive(pid) {
+            alive = pid;
+        } else {
+            slots::free_all_of(counters, pid);
+        }
+    }
+}
+
+/// Enters the gate on behalf of the thread that has `slot`, until the process gives up the gate.
+fn serve(slot: &'static Slot) {
+    let mut permit: Option<Permit<'static>> = None;
+    while let Some(own) = gate::own() {
+        let seen = slot.state.load(Acquire);
+        if seen != ADMITTED
+            && let Some(permit) = permit.take()
+        {
+            let errno = slot.errno.load(Relaxed) as i32;
+            permit.end(if errno == 0 { Ok(slot.moved_bytes.load(Relaxed)) } else { Err(errno) });
+        }
+        match seen {
+            ENDED => drop(slot.state.compare_exchange(ENDED, FREE, AcqRel, Relaxed)),
+            ASKED_AGAIN => drop(slot.state.compare_exchange(ASKED_AGAIN, ASKED, AcqRel, Relaxed)),
+            ASKED => permit = admit(own, slot),
+            _ => sleep(&slot.state, seen, None),
+        }
+    }
+}
+
+/// Waits at the gate for the call at `slot`, and answers the call. Returns the permit, unless the call was withdrawn.
+fn admit(own: &'static OwnGate, slot: &Slot) -> Option<Permit<'static>> {
+    let kind = Kind::ALL.get(slot.kind.load(Relaxed) as usize).copied().unwrap_or(Kind::Read);
+    let class = own.classes.get(slot.class.load(Relaxed) as usize).copied().unwrap_or(Class::DEFAULT);
+    let (len_bytes, offset_bytes) = (slot.len_bytes.load(Relaxed), slot.offset_bytes.load(Relaxed));
+    let call = Call { class, op: kind.op(), len_bytes, offset_bytes, file: 0 };
+
+    let permit = own.gate.enter_for(call).ok();
+    if let Some(permit) = &permit {
+        slot.admitted_bytes.store(permit.len_bytes(), Relaxed);
+    }
+    let answer = if permit.is_some() { ADMITTED } else { REFUSED };
+    let is_told = slot.state.compare_exchange(ASKED, answer, AcqRel, Relaxed).is_ok();
+    wake(&slot.state);
+    permit.filter(|_| is_told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_waits_at_a_desk_without_a_thread_is_refused() {
+        let slot = Slot::default();
+        for (before, after) in [
+            (FREE, FREE),
+            (ASKED, REFUSED),
+            (ASKED_AGAIN, REFUSED),
+            (ENDED, ENDED),
+            // In its system call, admitted by a process that had the gate before.
+            (ADMITTED, ADMITTED),
+        ] {
+            slot.state.store(before, Relaxed);
+            refuse(&slot);
+            assert_eq!(slot.state.load(Relaxed), after, "state {before}");
+        }
+    }
+}
