@@ -37,11 +37,8 @@ fn rules_of(run: &Run, fd: i32) -> Option<u64> {
 
 /// Returns the path of the file behind `fd`.
 fn path_of(fd: i32) -> Option<Vec<u8>> {
-    let mut link = *b"/proc/self/fd/..........\0";
-    let digits = fd.to_string();
-    let tail = link.get_mut(14..14 + digits.len() + 1)?;
-    tail[..digits.len()].copy_from_slice(digits.as_bytes());
-    tail[digits.len()] = 0;
+    // Those of `self` are the first thread's, which may have ended.
+    let link = format!("/proc/thread-self/fd/{fd}\0");
     let mut path = vec![0_u8; 4096];
     // SAFETY: the name ends with a zero; at most `path.len()` bytes are written.
     let len = unsafe { libc::readlink(link.as_ptr().cast(), path.as_mut_ptr().cast(), path.len()) };

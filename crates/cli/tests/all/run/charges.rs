@@ -178,3 +178,40 @@ fn a_read_at_the_position_is_charged_up_to_the_end_of_the_file() {
     let [read, _] = charged(&report(&world, &["--disk", &disk], &dd));
     assert_eq!(read, 1 << 20);
 }
+
+/// A program whose first thread has ended before another opens a file.
+const FIRST_THREAD_ENDS: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static void *work(void *none) {
+    static char buffer[1 << 20];
+    char path[64], line[256], *end;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", getpid());
+    do {
+        usleep(1000);
+        int stat = open(path, O_RDONLY);
+        line[read(stat, line, sizeof line - 1)] = 0;
+        close(stat);
+        end = strrchr(line, ')');
+    } while (end[2] != 'Z');
+    exit(write(open("a", O_RDWR | O_CREAT | O_DSYNC, 0600), buffer, sizeof buffer) != sizeof buffer);
+}
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, work, 0);
+    pthread_exit(0);
+}
+"#;
+
+/// /proc/self has its descriptors, which are none.
+#[test]
+fn files_that_are_opened_after_the_end_of_the_first_thread_are_charged() {
+    let world = World::new();
+    let Some(program) = compiled(&world, FIRST_THREAD_ENDS) else { return };
+    let report = report(&world, &[], &[&program]);
+    assert_eq!(charged(&report)[1], 1 << 20, "{report:#}");
+}
