@@ -4,11 +4,10 @@
 //! file continues after one look-up in the table of descriptors.
 
 use std::ffi::c_void;
-use std::sync::atomic::Ordering::Relaxed;
 
 use libc::{c_char, c_int, c_uint, iovec, mode_t, off_t, pthread_t, size_t, ssize_t};
 
-use crate::fds::{self, APPEND, DIRECT};
+use crate::fds;
 use crate::handover::Kind;
 use crate::passage::Passage;
 use crate::transfers::{managed_write, read_in_parts, read_whole, vectored};
@@ -43,19 +42,6 @@ fn opened(fd: c_int, flags: c_int) -> c_int {
 fn closing(fd: c_int) {
     if fds::managed(fd).is_some() && load::is_own_process() {
         fds::forget(fd);
-    }
-}
-
-/// Updates the flags of all managed descriptors, because duplicates have theirs in common.
-fn look_at_flags() {
-    for (fd, entry) in fds::all_managed() {
-        // SAFETY: it returns the flags of a descriptor, and touches no memory.
-        let flags = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) };
-        if flags >= 0 {
-            let flag = |of: c_int, is: u32| if flags & of != 0 { is } else { 0 };
-            let kept = entry.flags.load(Relaxed) & !(DIRECT | APPEND);
-            entry.flags.store(kept | flag(libc::O_DIRECT, DIRECT) | flag(libc::O_APPEND, APPEND), Relaxed);
-        }
     }
 }
 
@@ -480,7 +466,8 @@ functions! {
         match command {
             libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result, fds::duplicate),
             libc::F_SETFL if result == 0 && fds::managed(fd).is_some() && load::is_own_process() => {
-                errno::keep(look_at_flags);
+                // Duplicates have theirs in common.
+                fds::all_managed().for_each(|(fd, entry)| entry.renew_flags(fd));
                 result
             }
             _ => result,

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 use libc::{c_int, off_t, size_t};
 
-use crate::{apart, errno, inside, state};
+use crate::{apart, errno, inside, real, state};
 
 /// Descriptors of a part of the table.
 const PART_FDS: usize = 1 << 10;
@@ -30,6 +30,12 @@ pub(crate) const APPEND: u32 = 2;
 pub(crate) const NO_NOWAIT: u32 = 4;
 /// Flag: the file was opened with `O_SYNC` or `O_DSYNC`, so its writes reach the disk.
 pub(crate) const SYNC: u32 = 8;
+
+/// Returns the flags of a descriptor that has these of the kernel.
+pub(crate) fn flags_of(kernels: c_int) -> u32 {
+    let flag = |of: c_int, is: u32| if kernels & of != 0 { is } else { 0 };
+    flag(libc::O_DIRECT, DIRECT) | flag(libc::O_APPEND, APPEND) | flag(libc::O_SYNC | libc::O_DSYNC, SYNC)
+}
 
 /// One descriptor.
 pub(crate) struct Fd {
@@ -209,6 +215,15 @@ impl Fd {
         self.flags.store(flags, Relaxed);
         self.file.fetch_or(STALE, Relaxed);
         self.rules.store(rules, Relaxed);
+    }
+
+    /// Asks the kernel for the flags of `fd`: its duplicates have them in common, those in other processes, too.
+    pub(crate) fn renew_flags(&self, fd: c_int) {
+        // SAFETY: it returns the flags of a descriptor, and touches no memory.
+        let flags = errno::keep(|| unsafe { real::fcntl64(fd, libc::F_GETFL, 0) });
+        if flags >= 0 {
+            self.flags.store((self.flags.load(Relaxed) & NO_NOWAIT) | flags_of(flags), Relaxed);
+        }
     }
 
     pub(crate) fn has(&self, flag: u32) -> bool {

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use crate::fds::{self, APPEND, DIRECT, Managed, SYNC};
+use crate::fds::{self, Managed};
 use crate::gate::OwnGate;
 use crate::state::{self, Run};
 
@@ -53,14 +53,10 @@ pub(crate) fn take_in(fd: i32, flags: i32) {
         fds::forget(fd);
         return;
     };
-    let mut kept = 0;
-    kept |= if flags & libc::O_DIRECT != 0 { DIRECT } else { 0 };
-    kept |= if flags & libc::O_APPEND != 0 { APPEND } else { 0 };
-    kept |= if flags & (libc::O_SYNC | libc::O_DSYNC) != 0 { SYNC } else { 0 };
     if let Some(counters) = state::counters() {
         counters.opened.fetch_add(1, Ordering::Relaxed);
     }
-    fds::manage(fd, rules, kept);
+    fds::manage(fd, rules, fds::flags_of(flags));
 }
 
 /// Returns the number of a file in traces. Names the file at its first call. Returns 0 if no trace was requested.

@@ -21,9 +21,16 @@ const CALL_MAX_BYTES: size_t = 0x7fff_f000;
 const DIRECT_UNIT_BYTES: size_t = 4096;
 
 /// Returns whether a call of `count` bytes at `offset` may be cut. The kernel refuses direct I/O that is not of whole
-/// blocks, but not its first pieces.
-fn may_cut(managed: Managed, count: size_t, offset: off_t) -> bool {
-    !managed.entry.has(DIRECT) || (count | offset as size_t).is_multiple_of(DIRECT_UNIT_BYTES)
+/// blocks, but not its first pieces. Pieces of a write that appends may end up apart from each other.
+fn may_cut(managed: Managed, kind: Kind, count: size_t, offset: off_t) -> bool {
+    if count <= DIRECT_UNIT_BYTES {
+        // Never longer than a piece.
+        return true;
+    }
+    // Another process that has the file may have changed them.
+    managed.entry.renew_flags(managed.fd);
+    let is_append = kind == Kind::Write && managed.entry.has(APPEND);
+    !is_append && (!managed.entry.has(DIRECT) || (count | offset as size_t).is_multiple_of(DIRECT_UNIT_BYTES))
 }
 
 /// Reads from the page cache into `parts`, without waiting for the disk. Returns 0 bytes at the end of the file (see
@@ -132,7 +139,7 @@ pub(crate) fn read_in_parts(
     let left = count - have;
     let rest = match Passage::find(managed, Kind::Read, left, offset + have as off_t) {
         None => part(have, left),
-        Some(passage) if !may_cut(managed, count, offset) => passage.whole(left, || part(have, left)),
+        Some(passage) if !may_cut(managed, Kind::Read, count, offset) => passage.whole(left, || part(have, left)),
         Some(passage) => passage.in_parts(left, |at, len| part(have + at, len)),
     };
     // Return the bytes read earlier, even if a later part failed.
@@ -161,7 +168,7 @@ pub(crate) fn managed_write(
         return passage.buffered(count, || part(0, count));
     }
     // An append, and a write at a position that others may share, must be one call.
-    if offset.is_none() || entry.has(APPEND) || !may_cut(managed, count, at) {
+    if offset.is_none() || !may_cut(managed, Kind::Write, count, at) {
         passage.whole(count, || part(0, count))
     } else {
         passage.in_parts(count, part)
