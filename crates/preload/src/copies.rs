@@ -16,7 +16,7 @@ use crate::fds::{self, DIRECT, Managed};
 use crate::handover::Kind;
 use crate::passage::Passage;
 use crate::readable::is_readable;
-use crate::transfers::{count_cached, standing};
+use crate::transfers::{count_cached, is_at_limit, standing};
 
 /// Most bytes that are moved before they are charged. The same as for a file's dirty bytes.
 const PIECE_BYTES: usize = 1 << 20;
@@ -82,7 +82,8 @@ fn copy((from, to): Ends, count: size_t, most: size_t, mut part: impl FnMut(size
     let mut all = 0;
     loop {
         let mut ends = from.iter().chain(&to);
-        if all > 0 && !ends.all(|end| end.managed.is_same()) {
+        let is_at_limit = || to.as_ref().is_some_and(|to| is_at_limit(to.offset.saturating_add(all as off_t)));
+        if all > 0 && (!ends.all(|end| end.managed.is_same()) || is_at_limit()) {
             errno::set(errno_before);
             return all as ssize_t;
         }

@@ -171,8 +171,18 @@ pub(crate) fn managed_write(
     if offset.is_none() || !may_cut(managed, Kind::Write, count, at) {
         passage.whole(count, || part(0, count))
     } else {
-        passage.in_parts(count, part)
+        let is_over = |done: usize| done > 0 && is_at_limit(at + done as off_t);
+        passage.in_parts(count, |done, len| if is_over(done) { 0 } else { part(done, len) })
     }
+}
+
+/// Returns whether the process may not write from `at` on (`RLIMIT_FSIZE`). A call that reaches this limit ends there;
+/// a call that begins there gets SIGXFSZ.
+pub(crate) fn is_at_limit(at: off_t) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the call fills `limit`.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    u64::try_from(at).is_ok_and(|at| at >= limit.rlim_cur)
 }
 
 /// Carries out a call of more bytes than the kernel moves in one, and charges it afterwards. Mostly its length is a

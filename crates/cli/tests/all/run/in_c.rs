@@ -409,7 +409,7 @@ int main(void) {
 "#;
 
 /// Checks that a program prints what it prints without the library.
-fn check_as_natively(source: &str) {
+pub(super) fn check_as_natively(source: &str) {
     let world = World::new();
     let Some(program) = compiled(&world, source) else { return };
     let without = ended(world.command(&program, &[]));
