@@ -45,6 +45,14 @@ fn closing(fd: c_int) {
     }
 }
 
+/// Forgets the descriptor of a stream that is about to be closed. The stream is null, or the caller's own and open.
+fn closing_stream(stream: *mut libc::FILE) {
+    if !stream.is_null() && state::is_awake() {
+        // SAFETY: the caller guarantees it. A stream in memory has no descriptor, which is an error.
+        closing(errno::keep(|| unsafe { libc::fileno(stream) }));
+    }
+}
+
 /// Manages the descriptor `new`, which is now a duplicate of `old`, by `manage`. Returns `new`.
 fn duplicated(old: c_int, new: c_int, manage: fn(c_int, c_int)) -> c_int {
     if new >= 0 && (fds::managed(old).is_some() || fds::managed(new).is_some()) && load::is_own_process() {
@@ -412,12 +420,32 @@ functions! {
 
     /// Closes a stream; its descriptor is closed without a call of `close`.
     fn fclose(stream: *mut libc::FILE) -> c_int {
-        if !stream.is_null() && state::is_awake() {
-            // SAFETY: the caller's own stream, open until the call below.
-            closing(unsafe { libc::fileno(stream) });
-        }
+        closing_stream(stream);
         // SAFETY: passed on unchanged.
         unsafe { real::fclose(stream) }
+    }
+
+    /// Opens another file for a stream; its descriptors are closed and opened without calls of these functions.
+    fn freopen64(path: *const c_char, mode: *const c_char, stream: *mut libc::FILE) -> *mut libc::FILE {
+        closing_stream(stream);
+        // SAFETY: passed on unchanged.
+        unsafe { real::freopen64(path, mode, stream) }
+    }
+
+    /// Opens another file for a stream, as `freopen64`.
+    fn freopen(path: *const c_char, mode: *const c_char, stream: *mut libc::FILE) -> *mut libc::FILE {
+        // SAFETY: passed on unchanged.
+        unsafe { freopen64(path, mode, stream) }
+    }
+
+    /// Goes on in a child, whose standard streams are other files unless they are kept.
+    fn daemon(keeps_directory: c_int, keeps_streams: c_int) -> c_int {
+        // SAFETY: passed on unchanged.
+        let result = unsafe { real::daemon(keeps_directory, keeps_streams) };
+        if result == 0 && keeps_streams == 0 {
+            fds::forget_range(0, 2);
+        }
+        result
     }
 
     /// Closes a range of descriptors.

@@ -91,6 +91,10 @@ impl Failed for ssize_t {
     const FAILED: ssize_t = -1;
 }
 
+impl Failed for *mut libc::FILE {
+    const FAILED: *mut libc::FILE = std::ptr::null_mut();
+}
+
 impl Failed for () {
     const FAILED: () = ();
 }
@@ -159,6 +163,8 @@ real! {
     open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     openat64(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     fclose(stream: *mut libc::FILE) -> c_int;
+    freopen64(path: *const c_char, mode: *const c_char, stream: *mut libc::FILE) -> *mut libc::FILE;
+    daemon(keeps_directory: c_int, keeps_streams: c_int) -> c_int;
     close(fd: c_int) -> c_int;
     close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     closefrom(first: c_int) -> ();

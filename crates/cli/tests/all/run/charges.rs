@@ -215,3 +215,34 @@ fn files_that_are_opened_after_the_end_of_the_first_thread_are_charged() {
     let report = report(&world, &[], &[&program]);
     assert_eq!(charged(&report)[1], 1 << 20, "{report:#}");
 }
+
+/// libc puts /dev/null in the place of a file: for a stream, and for the standard streams of a daemon.
+const NULL_INSTEAD: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+static char buffer[4 << 20];
+int main(int count, char **ways) {
+    int ends[2], file = open("a", O_RDWR | O_CREAT | O_DSYNC, 0600);
+    write(file, buffer, 1000);
+    if (count > 1) {
+        FILE *stream = freopen("/dev/null", "w", fdopen(file, "w"));
+        return fileno(stream) != file || write(file, buffer, sizeof buffer) != sizeof buffer;
+    }
+    dup2(file, 1);
+    pipe(ends);
+    if (fork() == 0) return daemon(1, 0) != 0 || write(1, buffer, sizeof buffer) != sizeof buffer;
+    close(ends[1]);
+    return read(ends[0], buffer, 1) != 0;
+}
+"#;
+
+#[test]
+fn what_libc_puts_in_the_place_of_a_file_is_not_charged() {
+    let world = World::new();
+    let Some(program) = compiled(&world, NULL_INSTEAD) else { return };
+    for way in [&[][..], &["freopen"]] {
+        let report = report(&world, &[], &[&[program.as_str()], way].concat());
+        assert_eq!(charged(&report)[1], 1000, "{way:?}: {report:#}");
+    }
+}

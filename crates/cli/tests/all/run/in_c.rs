@@ -436,6 +436,26 @@ fn direct_calls_of_wrong_lengths_are_errors_as_natively() {
     check_as_natively(UNALIGNED);
 }
 
+/// Streams that have no descriptor, which was an error of `fclose`.
+const IN_MEMORY: &str = r#"
+#include <errno.h>
+#include <stdio.h>
+int main(void) {
+    char buffer[100];
+    FILE *stream = fmemopen(buffer, sizeof buffer, "w");
+    fputs("ahoy", stream);
+    errno = 77;
+    int result = fclose(stream);
+    printf("%d, errno %d: %s\n", result, errno, buffer);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_stream_in_memory_is_closed_without_an_error() {
+    check_as_natively(IN_MEMORY);
+}
+
 /// A kernel that returns 0 bytes for what is not in the page cache: a filter answers so to `preadv2`.
 const NOTHING_CACHED: &str = r#"
 #include <fcntl.h>
