@@ -2,8 +2,8 @@
 //!
 //! # How it works
 //! A thread waits for the program's end, and leaves its process number taken until no signal can reach another process.
-//! The kernel's counters of its disk I/O, which need no rights, include the processes that it has waited for. SIGTERM
-//! and SIGHUP are passed on; so are SIGINT and SIGQUIT of another process (`kill`, a container's stop signal), but not
+//! The kernel's counters of its disk I/O, which need no rights, include the processes that it has waited for. SIGTERM,
+//! SIGHUP, SIGUSR1 and SIGUSR2 are passed on; so are SIGINT and SIGQUIT of another process (`kill`, a container's stop signal), but not
 //! those of the terminal, which sends them to the program itself. At intervals /proc shows whether it maps managed
 //! files or has an io_uring.
 //!
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use plimsoll::sys::rusage::children_disk_bytes;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
@@ -52,7 +52,7 @@ pub(super) fn until_over(mut child: Child, managed: &Managed) -> io::Result<(Exi
         })?;
 
         let (sender, mut signals) = tokio::sync::mpsc::unbounded_channel();
-        let mut infos = SignalsInfo::<WithRawSiginfo>::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT])?;
+        let mut infos = SignalsInfo::<WithRawSiginfo>::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2])?;
         let until = infos.handle();
         std::thread::Builder::new().name("plimsoll-signal".to_owned()).spawn(move || {
             for info in infos.forever() {

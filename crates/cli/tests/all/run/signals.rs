@@ -11,7 +11,7 @@ use crate::terminal::has_terminals;
 /// Says that it is ready, waits for a signal, and says how many have come half a second later.
 const COUNT: &str = "import os,signal,sys,time\nr,w=os.pipe()\nos.set_blocking(w,False)\n\
                      signal.set_wakeup_fd(w,warn_on_full_buffer=False)\n\
-                     for s in (signal.SIGINT,signal.SIGQUIT,signal.SIGTERM,signal.SIGHUP): signal.signal(s,lambda *a: None)\n\
+                     for s in (signal.SIGINT,signal.SIGQUIT,signal.SIGTERM,signal.SIGHUP,signal.SIGUSR1,signal.SIGUSR2): signal.signal(s,lambda *a: None)\n\
                      print('ready',flush=True)\nsignal.alarm(20)\nfirst=os.read(r,1)\ntime.sleep(0.5)\nos.set_blocking(r,False)\n\
                      try: first+=os.read(r,9)\nexcept BlockingIOError: pass\n\
                      print('came',*first,'end',flush=True)\nsys.exit(3)";
@@ -22,7 +22,7 @@ fn a_signal_to_the_command_alone_reaches_the_program() {
     if !has("python3") {
         return;
     }
-    for signal in [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP] {
+    for signal in [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2] {
         let mut command = world.command(PLIMSOLL, &["run", "--", "python3", "-c", COUNT]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
