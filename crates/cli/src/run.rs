@@ -213,16 +213,25 @@ fn library() -> Result<PathBuf, Failure> {
     let places =
         [beside.join(LIBRARY), beside.join("../lib/plimsoll").join(LIBRARY), beside.join("../lib").join(LIBRARY)];
     let found = places.iter().find(|place| place.is_file()).and_then(|place| place.canonicalize().ok());
-    found.ok_or_else(|| {
+    let found = found.ok_or_else(|| {
         Failure::Machine(format!(
             "{LIBRARY} is not beside this command ({}): build it with `cargo build --release -p plimsoll-preload`",
             beside.display()
         ))
-    })
+    })?;
+    if found.to_string_lossy().contains([' ', ':']) {
+        let place = found.display();
+        return Err(Failure::Machine(format!(
+            "{place}: the dynamic linker cannot load a library whose path has a space or a colon: move it, and the command"
+        )));
+    }
+    Ok(found)
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(path).map_err(|error| Failure::Input(format!("--trace {}: {error}", path.display())))
+    let wrong = |why: &dyn std::fmt::Display| Failure::Input(format!("--trace {}: {why}", path.display()));
+    let absolute = std::path::absolute(path).map_err(|error| wrong(&error))?;
+    if absolute.to_str().is_none() { Err(wrong(&to_program::NOT_UTF8)) } else { Ok(absolute) }
 }
 
 /// Warns of rules for files that are not managed: they match nothing.

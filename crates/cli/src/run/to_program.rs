@@ -25,6 +25,9 @@ const _: () = assert!(MAX_RULES == RULES_MAX && MAX_CLASSES == CLASSES_MAX);
 /// File systems of the kernel, whose files are on no disk.
 const KERNELS_OWN: [&str; 2] = ["proc", "sysfs"];
 
+/// Why a path is refused that the program cannot be told.
+pub(super) const NOT_UTF8: &str = "the path is not UTF-8: give the directory another name";
+
 /// The managed directories and devices, all on one disk.
 pub(super) struct Managed {
     paths: Vec<PathBuf>,
@@ -42,6 +45,9 @@ impl Managed {
         for path in named {
             let cannot = |error: io::Error| Failure::Input(format!("--dir {}: {error}", path.display()));
             let real = path.canonicalize().map_err(cannot)?;
+            if real.to_str().is_none() {
+                return Err(Failure::Input(format!("--dir {}: {NOT_UTF8}", path.display())));
+            }
             let meta = real.metadata().map_err(cannot)?;
             let of_path = match meta.file_type() {
                 kind if kind.is_dir() => meta.dev(),

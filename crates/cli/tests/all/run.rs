@@ -7,6 +7,7 @@ mod charges;
 mod descriptors;
 mod in_c;
 mod live;
+mod paths;
 mod pieces;
 mod processes;
 mod programs;
