@@ -56,6 +56,7 @@ mod lateness;
 #[cfg(all(plimsoll_loom, test))]
 mod loom_tests;
 mod parker;
+mod state;
 mod stations;
 #[cfg(all(test, not(plimsoll_loom)))]
 mod tests;
@@ -70,7 +71,8 @@ use plimsoll_core::{ClassStats, Direction, Latencies, Op};
 use crate::class::Class;
 use crate::sys::clock::now_ns;
 use crate::topology::Topology;
-use inner::{Admitted, Inner};
+use inner::Inner;
+use state::Admitted;
 
 /// Why a gate could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,14 @@
-//! The state behind a gate: the queue, the calls that wait for it, and the thread that keeps the time.
+//! The threads at a gate: they enter, sleep until their calls are admitted, leave, and wake each other.
 //!
 //! # Why
-//! A missed wake-up leaves a thread asleep for ever. All decisions about wake-ups are in this file.
+//! A missed wake-up leaves a thread asleep for ever. The decisions about wake-ups are in [`State`]; this file has the
+//! lock, the clock, and the order in which they are used.
 //!
 //! # How it works
 //! There is one lock. A call with no other ahead is dispatched whole, and has no entry ([`Admitted::Alone`]). Any other
-//! call is queued. A thread that holds the lock and has changed something lets the queue dispatch ([`State::run`]):
-//! each piece is added to its call. The thread of a call that got pieces is called; the rest of the call is cut off.
-//! Before the lock is released, [`State::appoint_timekeeper`] makes sure that one thread keeps the time while any waits: it runs
-//! the queue again at the next wake-up, and at least every [`RECHECK_NS`], because shares and limits may have changed
-//! meanwhile. The futexes are woken after the lock is released.
+//! call is queued. A thread that holds the lock and has changed something lets the queue dispatch ([`Inner::run`]).
+//! Before it releases the lock, it appoints a thread that keeps the time ([`Inner::release`]): that one runs the queue
+//! again at the next wake-up. The futexes are woken after the lock is released.
 //!
 //! # Limits
 //! The lock is held while the queue dispatches all calls that may be admitted.
@@ -21,96 +20,16 @@
 use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
 
-use plimsoll_core::{ClassStats, Direction, Dispatch, Latencies, Outcome, Progress, QueueError, RequestId};
-use slab::Slab;
+use plimsoll_core::{ClassStats, Direction, Latencies};
 
 use super::parker::{Mutex, MutexGuard, Parker};
+use super::state::{Admitted, OVERDUE_NS, State};
 use super::{Call, GateError, GateStartError, Passed, lateness};
 use crate::class::Class;
 use crate::queues::DiskQueue;
 use crate::sys::clock::now_ns;
 use crate::sys::rusage::thread_has_seccomp_filter;
 use crate::topology::Topology;
-use crate::trace::Tracer;
-
-/// Longest time between two checks of the classes while threads wait.
-const RECHECK_NS: u64 = 100_000_000;
-
-/// Time after which another thread that waits keeps the time in place of the one that should.
-const OVERDUE_NS: u64 = 1_000_000_000;
-
-/// Pieces of one call that are admitted together: consecutive, from the beginning of the call.
-pub(crate) struct Pieces {
-    first: Dispatch,
-    more: Vec<Dispatch>,
-}
-
-impl Pieces {
-    fn len_bytes(&self) -> u32 {
-        let last = self.more.last().unwrap_or(&self.first);
-        if last.op().is_transfer() { last.offset_bytes().saturating_add(last.len_bytes()) } else { 0 }
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Dispatch> {
-        std::iter::once(&self.first).chain(&self.more)
-    }
-}
-
-/// A queued call, until it ends.
-pub(super) struct Entry {
-    pub(super) call: Call,
-    id: RequestId,
-    /// Its number in traces.
-    pub(super) number: u64,
-    asked_ns: u64,
-    /// The parker of its thread while it sleeps.
-    parker: Option<Arc<Parker>>,
-    /// Its admitted pieces; `None` while it waits.
-    pub(super) pieces: Option<Pieces>,
-    /// Whether its class was removed.
-    is_stopped: bool,
-}
-
-/// An admitted call.
-pub(super) enum Admitted {
-    /// A call with no other ahead, which needs no entry.
-    Alone(Dispatch),
-    Queued(InTurn),
-}
-
-/// A call that was queued before it was admitted.
-#[derive(Clone, Copy)]
-pub(super) struct InTurn {
-    pub(super) key: usize,
-    pub(super) len_bytes: u32,
-    pub(super) dispatched_ns: u64,
-    /// The time at which its thread learned that.
-    pub(super) began_ns: u64,
-}
-
-impl Admitted {
-    pub(super) fn len_bytes(&self) -> u32 {
-        match self {
-            Admitted::Alone(piece) => piece.len_bytes(),
-            Admitted::Queued(call) => call.len_bytes,
-        }
-    }
-
-    /// Returns when the call was admitted, and when its thread learned of it.
-    fn times_ns(&self) -> (u64, u64) {
-        match self {
-            Admitted::Alone(piece) => (piece.dispatched_ns(), piece.dispatched_ns()),
-            Admitted::Queued(call) => (call.dispatched_ns, call.began_ns),
-        }
-    }
-}
-
-/// The thread that keeps the time, and the latest time at which it wakes.
-#[derive(Clone, Copy)]
-struct Keeper {
-    key: usize,
-    until_ns: u64,
-}
 
 /// What a thread has at a gate while it sleeps or reads /proc, in case it never comes back from there.
 enum AtGate {
@@ -122,26 +41,6 @@ enum AtGate {
 std::thread_local! {
     /// The gate that the thread is in, as an address, and what it has there.
     static AT_GATE: Cell<Option<(usize, AtGate)>> = const { Cell::new(None) };
-}
-
-impl Keeper {
-    /// Returns whether the thread has probably left its call by a jump.
-    fn is_overdue(&self, now_ns: u64) -> bool {
-        self.until_ns.saturating_add(OVERDUE_NS) < now_ns
-    }
-}
-
-pub(super) struct State {
-    queue: DiskQueue,
-    calls: Slab<Entry>,
-    keeper: Option<Keeper>,
-    classes_epoch: u64,
-    /// Calls that got pieces in this round.
-    granted: Vec<usize>,
-    /// Parkers to wake after the lock is released.
-    pub(super) to_wake: Vec<Arc<Parker>>,
-    pub(super) tracer: Tracer,
-    number: u64,
 }
 
 pub(super) struct Inner {
@@ -156,16 +55,7 @@ pub(super) struct Inner {
 impl Inner {
     pub(super) fn new(topology: &Topology, shard: u16, disk: u16) -> Result<Arc<Inner>, GateStartError> {
         let queue = queue_in_place_of(topology, shard, disk)?;
-        let state = State {
-            queue,
-            calls: Slab::new(),
-            keeper: None,
-            classes_epoch: 0,
-            granted: Vec::new(),
-            to_wake: Vec::new(),
-            tracer: Tracer::new(topology.recorder(), shard),
-            number: topology.recorder().last_number(shard),
-        };
+        let state = State::new(queue, topology.recorder(), shard);
         let had_filter = thread_has_seccomp_filter();
         let gate = Arc::new(Inner { topology: topology.clone(), shard, disk, had_filter, state: Mutex::new(state) });
         gate.follow(&mut gate.lock(), now_ns());
@@ -432,218 +322,6 @@ impl Drop for Inner {
     }
 }
 
-impl State {
-    /// Returns whether classes, modes or the trace have changed since the queue followed them.
-    fn is_behind(&self, topology: &Topology) -> bool {
-        topology.classes().epoch() != self.classes_epoch || !self.tracer.is_current()
-    }
-
-    /// Admits a call with no other ahead. Returns `None` if the call must be queued, is traced, or other threads must
-    /// be woken first.
-    fn admit_alone(&mut self, now_ns: u64, call: &Call) -> Option<Dispatch> {
-        if self.tracer.is_on() || !self.to_wake.is_empty() {
-            return None;
-        }
-        self.queue.dispatch_alone(now_ns, call.class, call.op, call.len_bytes)
-    }
-
-    pub(super) fn queue_call(&mut self, now_ns: u64, call: &Call, disk: u16) -> Result<usize, GateError> {
-        let place = self.calls.vacant_entry();
-        let key = place.key();
-        let queued = self.queue.enqueue(now_ns, call.class, 0, call.op, call.len_bytes, key as u64);
-        let id = queued.map_err(|error| match error {
-            QueueError::Full => GateError::Full,
-            QueueError::Overloaded { expected_ns } => GateError::Overloaded { expected_ns },
-            _ => GateError::UnknownClass,
-        })?;
-
-        self.number = self.number.wrapping_add(1);
-        let number = self.number;
-        place.insert(Entry {
-            call: *call,
-            id,
-            number,
-            asked_ns: now_ns,
-            parker: None,
-            pieces: None,
-            is_stopped: false,
-        });
-
-        if self.tracer.is_on() {
-            self.note_queued(now_ns, call, number, disk);
-        }
-        Ok(key)
-    }
-
-    /// Completes the piece of a call that was never queued, whose thread was late by `late_ns`.
-    fn end_alone(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, result: Result<u32, i32>) -> Passed {
-        let total_ns = now_ns.saturating_sub(piece.dispatched_ns());
-        self.complete(now_ns, late_ns, piece, result);
-        Passed { waited_ns: 0, total_ns, at_ns: now_ns }
-    }
-
-    /// Completes the pieces of the call under `key`, whose thread was late by `late_ns`.
-    pub(super) fn end(&mut self, now_ns: u64, late_ns: u64, key: usize, result: Result<u32, i32>, disk: u16) -> Passed {
-        let Some(Entry { call, number, asked_ns, pieces: Some(pieces), .. }) = self.calls.try_remove(key) else {
-            debug_assert!(false, "a permit without a call");
-            return Passed::default();
-        };
-        if self.tracer.is_on() {
-            self.note_over(now_ns, &call, number, &pieces, result, disk);
-        }
-
-        let Pieces { first, more } = pieces;
-        let passed = Passed {
-            waited_ns: first.dispatched_ns().saturating_sub(asked_ns),
-            total_ns: now_ns.saturating_sub(asked_ns),
-            at_ns: now_ns,
-        };
-        // Not as one chain, which would copy the first piece, the only one of most calls, twice more.
-        self.complete(now_ns, late_ns, first, result);
-        more.into_iter().for_each(|piece| self.complete(now_ns, late_ns, piece, result));
-        passed
-    }
-
-    fn complete(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, result: Result<u32, i32>) {
-        let outcome = outcome(&piece, result);
-        if let Progress::Continue(rest) = self.queue.complete_after(now_ns, late_ns, piece, outcome) {
-            debug_assert!(false, "no piece is said to be short and to go on");
-            let _ = self.queue.refuse(now_ns, rest, libc::ECANCELED);
-        }
-    }
-
-    /// Lets the queue dispatch until no more may be dispatched.
-    pub(super) fn run(&mut self, now_ns: u64, disk: u16) {
-        loop {
-            while let Some(piece) = self.queue.poll_dispatch(now_ns) {
-                let key = piece.user_data() as usize;
-                let Some(entry) = self.calls.get_mut(key) else {
-                    debug_assert!(false, "a piece of nobody's call");
-                    let _ = self.queue.refuse(now_ns, piece, libc::ECANCELED);
-                    continue;
-                };
-                match &mut entry.pieces {
-                    Some(pieces) => pieces.more.push(piece),
-                    None => {
-                        entry.pieces = Some(Pieces { first: piece, more: Vec::new() });
-                        self.granted.push(key);
-                    }
-                }
-
-                if self.queue.queued() == 0 {
-                    break;
-                }
-            }
-
-            let mut any_cut = false;
-            for at in 0..self.granted.len() {
-                let key = self.granted[at];
-                let Some(entry) = self.calls.get_mut(key) else { continue };
-                let is_cut = self.queue.cut(entry.id).is_some();
-                any_cut |= is_cut;
-                if let Some(parker) = entry.parker.take() {
-                    parker.call();
-                    self.to_wake.push(parker);
-                }
-                self.keeper = self.keeper.filter(|keeper| keeper.key != key);
-                if self.tracer.is_on() {
-                    self.note_granted(now_ns, key, is_cut, disk);
-                }
-            }
-
-            self.granted.clear();
-            // Parts that were cut off held back the calls behind them.
-            if !any_cut {
-                break;
-            }
-        }
-        if self.tracer.is_on() {
-            self.note_blocked(now_ns, disk);
-        }
-    }
-
-    /// Makes sure that one thread keeps the time while any waits. `key` is the call whose thread is about to sleep
-    /// anyway.
-    fn appoint_timekeeper(&mut self, now_ns: u64, key: Option<usize>) {
-        if self.queue.queued() == 0 {
-            self.keeper = None;
-            return;
-        }
-        let latest_ns = now_ns.saturating_add(RECHECK_NS);
-        let until_ns = self.queue.next_wakeup().map_or(latest_ns, |at_ns| at_ns.min(latest_ns));
-
-        match (self.keeper, key) {
-            (Some(keeper), Some(key)) if keeper.key == key => self.keeper = Some(Keeper { key, until_ns }),
-            (Some(keeper), _) if keeper.until_ns <= until_ns && !keeper.is_overdue(now_ns) => {}
-            (_, Some(key)) => self.keeper = Some(Keeper { key, until_ns }),
-            (Some(keeper), None) => self.call_keeper(keeper.key, until_ns),
-            (None, None) => {
-                let waits = |entry: &Entry| entry.pieces.is_none() && !entry.is_stopped;
-                let other = self.calls.iter().find(|(_, entry)| waits(entry)).map(|(key, _)| key);
-                debug_assert!(other.is_some(), "something is queued, and nobody waits for it");
-                other.into_iter().for_each(|key| self.call_keeper(key, until_ns));
-            }
-        }
-    }
-
-    /// Makes the thread of `key` run the queue again, and keep the time from then on.
-    fn call_keeper(&mut self, key: usize, until_ns: u64) {
-        self.keeper = Some(Keeper { key, until_ns });
-        // A thread without a parker is awake, and will take the lock.
-        if let Some(parker) = self.calls.get(key).and_then(|entry| entry.parker.as_ref()) {
-            parker.call();
-            self.to_wake.push(Arc::clone(parker));
-        }
-    }
-
-    /// Returns the admitted part of the call under `key`, or `None` while it waits.
-    pub(super) fn admitted(&self, key: usize, now_ns: u64) -> Option<InTurn> {
-        let pieces = self.calls.get(key)?.pieces.as_ref()?;
-        let dispatched_ns = pieces.first.dispatched_ns();
-        Some(InTurn { key, len_bytes: pieces.len_bytes(), dispatched_ns, began_ns: now_ns })
-    }
-
-    fn forget(&mut self, key: usize) {
-        self.keeper = self.keeper.filter(|keeper| keeper.key != key);
-        let _ = self.calls.try_remove(key);
-    }
-
-    /// Withdraws the call under `key`.
-    fn give_up(&mut self, key: usize, now_ns: u64) {
-        if let Some(entry) = self.calls.get(key) {
-            let (id, call, number) = (entry.id, entry.call, entry.number);
-            let _ = self.queue.cancel(id);
-            if self.tracer.is_on() {
-                self.note_cancelled(now_ns, &call, number);
-            }
-        }
-        self.forget(key);
-    }
-
-    /// Stops the call under `key`, whose class was removed.
-    fn stop(&mut self, key: usize, now_ns: u64) {
-        let Some(entry) = self.calls.get_mut(key) else { return };
-        entry.is_stopped = true;
-        let (call, number) = (entry.call, entry.number);
-        if let Some(parker) = entry.parker.take() {
-            parker.call();
-            self.to_wake.push(parker);
-        }
-        self.keeper = self.keeper.filter(|keeper| keeper.key != key);
-        if self.tracer.is_on() {
-            self.note_cancelled(now_ns, &call, number);
-        }
-    }
-
-    pub(super) fn blocked(&self) -> (Option<plimsoll_core::WaitReason>, Option<u64>) {
-        (self.queue.blocked_on(), self.queue.next_wakeup())
-    }
-
-    pub(super) fn entry(&self, key: usize) -> Option<&Entry> {
-        self.calls.get(key)
-    }
-}
-
 /// Returns the I/O queue of `disk` for a gate that takes the place of `shard`; no reactor or other gate can then take
 /// that place.
 fn queue_in_place_of(topology: &Topology, shard: u16, disk: u16) -> Result<DiskQueue, GateStartError> {
@@ -661,16 +339,4 @@ fn queue_in_place_of(topology: &Topology, shard: u16, disk: u16) -> Result<DiskQ
     }
     let queue = topology.queue_of(disk, shard, None);
     queue.ok_or(GateStartError::QueuesAreShared { disk }).inspect_err(|_| topology.mailboxes().close(shard))
-}
-
-/// Returns the part of the call's result that belongs to `piece`.
-fn outcome(piece: &Dispatch, result: Result<u32, i32>) -> Outcome {
-    match result {
-        Err(errno) => Outcome::Failed(errno),
-        Ok(_) if !piece.op().is_transfer() => Outcome::Moved(0),
-        Ok(moved) => {
-            let of_piece = moved.saturating_sub(piece.offset_bytes());
-            if of_piece >= piece.len_bytes() { Outcome::Moved(piece.len_bytes()) } else { Outcome::End(of_piece) }
-        }
-    }
 }

@@ -18,7 +18,7 @@ use plimsoll_core::trace::{Event, EventKind};
 use plimsoll_core::{Dispatch, FS_PER_NS};
 
 use super::Call;
-use super::inner::{Entry, Pieces, State};
+use super::state::{Entry, Pieces, State};
 
 impl State {
     fn record(&mut self, event: Event) {
