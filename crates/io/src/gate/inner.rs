@@ -55,7 +55,7 @@ pub(super) struct Inner {
 impl Inner {
     pub(super) fn new(topology: &Topology, shard: u16, disk: u16) -> Result<Arc<Inner>, GateStartError> {
         let queue = queue_in_place_of(topology, shard, disk)?;
-        let state = State::new(queue, topology.recorder(), shard);
+        let state = State::new(queue, topology.recorder(), shard, disk);
         let had_filter = thread_has_seccomp_filter();
         let gate = Arc::new(Inner { topology: topology.clone(), shard, disk, had_filter, state: Mutex::new(state) });
         gate.follow(&mut gate.lock(), now_ns());
@@ -92,7 +92,7 @@ impl Inner {
             }
             return Ok(self.keep_while(admitted, || lateness::read_before(now_ns, self.had_filter)).0);
         }
-        let key = match state.queue_call(now_ns, call, self.disk) {
+        let key = match state.queue_call(now_ns, call) {
             Ok(key) => key,
             Err(error) => {
                 // The queue may have looked for the class among new ones, and ended the calls of removed ones.
@@ -180,9 +180,9 @@ impl Inner {
         let Some((_, left)) = AT_GATE.take().filter(|(gate, _)| *gate == self.address()) else { return };
         match left {
             AtGate::Admitted(Admitted::Alone(piece)) => drop(state.end_alone(now_ns, 0, piece, result)),
-            AtGate::Admitted(Admitted::Queued(call)) => drop(state.end(now_ns, 0, call.key, result, self.disk)),
+            AtGate::Admitted(Admitted::Queued(call)) => drop(state.end(now_ns, 0, call.key, result)),
             AtGate::Waits(key) if state.admitted(key, now_ns).is_some() => {
-                state.end(now_ns, 0, key, result, self.disk);
+                state.end(now_ns, 0, key, result);
             }
             AtGate::Waits(key) => state.give_up(key, now_ns),
         }
@@ -209,7 +209,7 @@ impl Inner {
         let mut state = self.lock();
         let passed = match admitted {
             Admitted::Alone(piece) => state.end_alone(now_ns, late_ns, piece, result),
-            Admitted::Queued(call) => state.end(now_ns, late_ns, call.key, result, self.disk),
+            Admitted::Queued(call) => state.end(now_ns, late_ns, call.key, result),
         };
 
         if state.queue.queued() == 0 {
@@ -233,10 +233,10 @@ impl Inner {
     /// run: if another shard has applied one to the disk meanwhile, the queue has ended the calls of removed classes, and
     /// their threads must learn of it.
     fn run(&self, state: &mut State, now_ns: u64) {
-        state.run(now_ns, self.disk);
+        state.run(now_ns);
         while state.is_behind(&self.topology) {
             self.follow(state, now_ns);
-            state.run(now_ns, self.disk);
+            state.run(now_ns);
         }
     }
 

@@ -214,12 +214,12 @@ mod tests {
         let call = Call { class: Class::DEFAULT, op: Op::Read, len_bytes: LEN_BYTES, offset_bytes: 0, file: 0 };
 
         let mut state = gate.0.lock();
-        let mut waiting: Vec<usize> = (0..64).map(|_| state.queue_call(0, &call, 0).expect("there is room")).collect();
+        let mut waiting: Vec<usize> = (0..64).map(|_| state.queue_call(0, &call).expect("there is room")).collect();
         // By time of the end: key, length, time of admission, time in the device.
         let mut going = std::collections::BTreeMap::new();
         let (mut now_ns, mut free_ns, mut calls, mut bytes, mut device_ns) = (0, 0, 0_u64, 0_u64, 0_u64);
         while now_ns < END_NS {
-            state.run(now_ns, 0);
+            state.run(now_ns);
             waiting.retain(|key| {
                 let Some(admitted) = state.admitted(*key, now_ns + late_ns) else { return true };
                 let enters_ns = admitted.began_ns;
@@ -235,9 +235,9 @@ mod tests {
                 let ((_, key), (admitted, took_ns)) = next.remove_entry();
                 let (from_ns, began_ns) = (admitted.dispatched_ns, admitted.began_ns);
                 let told_ns = if is_told { super::late_ns(from_ns, began_ns, began_ns, late_ns) } else { 0 };
-                state.end(now_ns, told_ns, key, Ok(admitted.len_bytes), 0);
+                state.end(now_ns, told_ns, key, Ok(admitted.len_bytes));
                 (calls, bytes, device_ns) = (calls + 1, bytes + u64::from(admitted.len_bytes), device_ns + took_ns);
-                waiting.push(state.queue_call(now_ns, &call, 0).expect("there is room"));
+                waiting.push(state.queue_call(now_ns, &call).expect("there is room"));
             }
         }
         drop(state);

@@ -104,6 +104,8 @@ impl Keeper {
 }
 
 pub(super) struct State {
+    /// Number of the disk, for traces.
+    pub(super) disk: u16,
     pub(super) queue: DiskQueue,
     pub(super) calls: Slab<Entry>,
     pub(super) keeper: Option<Keeper>,
@@ -117,8 +119,9 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(queue: DiskQueue, recorder: &Arc<Recorder>, shard: u16) -> State {
+    pub(super) fn new(queue: DiskQueue, recorder: &Arc<Recorder>, shard: u16, disk: u16) -> State {
         State {
+            disk,
             queue,
             calls: Slab::new(),
             keeper: None,
@@ -144,7 +147,7 @@ impl State {
         self.queue.dispatch_alone(now_ns, call.class, call.op, call.len_bytes)
     }
 
-    pub(super) fn queue_call(&mut self, now_ns: u64, call: &Call, disk: u16) -> Result<usize, GateError> {
+    pub(super) fn queue_call(&mut self, now_ns: u64, call: &Call) -> Result<usize, GateError> {
         let place = self.calls.vacant_entry();
         let key = place.key();
         let queued = self.queue.enqueue(now_ns, call.class, 0, call.op, call.len_bytes, key as u64);
@@ -167,7 +170,7 @@ impl State {
         });
 
         if self.tracer.is_on() {
-            self.note_queued(now_ns, call, number, disk);
+            self.note_queued(now_ns, call, number);
         }
         Ok(key)
     }
@@ -180,13 +183,13 @@ impl State {
     }
 
     /// Completes the pieces of the call under `key`, whose thread was late by `late_ns`.
-    pub(super) fn end(&mut self, now_ns: u64, late_ns: u64, key: usize, result: Result<u32, i32>, disk: u16) -> Passed {
+    pub(super) fn end(&mut self, now_ns: u64, late_ns: u64, key: usize, result: Result<u32, i32>) -> Passed {
         let Some(Entry { call, number, asked_ns, pieces: Some(pieces), .. }) = self.calls.try_remove(key) else {
             debug_assert!(false, "a permit without a call");
             return Passed::default();
         };
         if self.tracer.is_on() {
-            self.note_over(now_ns, &call, number, &pieces, result, disk);
+            self.note_over(now_ns, &call, number, &pieces, result);
         }
 
         let Pieces { first, more } = pieces;
@@ -210,7 +213,7 @@ impl State {
     }
 
     /// Lets the queue dispatch until no more may be dispatched.
-    pub(super) fn run(&mut self, now_ns: u64, disk: u16) {
+    pub(super) fn run(&mut self, now_ns: u64) {
         loop {
             while let Some(piece) = self.queue.poll_dispatch(now_ns) {
                 let key = piece.user_data() as usize;
@@ -244,7 +247,7 @@ impl State {
                 }
                 self.keeper = self.keeper.filter(|keeper| keeper.key != key);
                 if self.tracer.is_on() {
-                    self.note_granted(now_ns, key, is_cut, disk);
+                    self.note_granted(now_ns, key, is_cut);
                 }
             }
 
@@ -255,7 +258,7 @@ impl State {
             }
         }
         if self.tracer.is_on() {
-            self.note_blocked(now_ns, disk);
+            self.note_blocked(now_ns);
         }
     }
 

@@ -27,16 +27,16 @@ impl State {
         }
     }
 
-    pub(super) fn note_queued(&mut self, now_ns: u64, call: &Call, number: u64, disk: u16) {
-        let event = of_call(call, number, EventKind::Queued, now_ns, disk);
+    pub(super) fn note_queued(&mut self, now_ns: u64, call: &Call, number: u64) {
+        let event = of_call(call, number, EventKind::Queued, now_ns, self.disk);
         self.record(Event { detail: call.file, ..event });
     }
 
     /// Records that the queue admits nothing now.
-    pub(super) fn note_blocked(&mut self, now_ns: u64, disk: u16) {
+    pub(super) fn note_blocked(&mut self, now_ns: u64) {
         let (reason, wakeup_ns) = self.blocked();
         let Some(on) = self.tracer.on() else { return };
-        if !on.is_new_wait(usize::from(disk), reason) {
+        if !on.is_new_wait(usize::from(self.disk), reason) {
             return;
         }
 
@@ -48,7 +48,7 @@ impl State {
             len_bytes: 0,
             detail,
             class: 0,
-            disk,
+            disk: self.disk,
             piece: 0,
             kind: EventKind::Blocked,
             op: plimsoll_core::Op::Read,
@@ -57,25 +57,25 @@ impl State {
     }
 
     /// Records that the call under `key` is admitted, and whether its rest was cut off.
-    pub(super) fn note_granted(&mut self, now_ns: u64, key: usize, is_cut: bool, disk: u16) {
+    pub(super) fn note_granted(&mut self, now_ns: u64, key: usize, is_cut: bool) {
         let Some(Entry { call, number, pieces: Some(pieces), .. }) = self.entry(key) else { return };
         let mut events = Vec::new();
         for (at, piece) in pieces.iter().enumerate() {
             let dispatched = Event {
                 detail: saturated(piece.cost().as_fs() / FS_PER_NS),
                 reason: piece.waited_for(),
-                ..of_piece(call, *number, at, piece, EventKind::Dispatched, now_ns, disk)
+                ..of_piece(call, *number, at, piece, EventKind::Dispatched, now_ns, self.disk)
             };
             events.push(dispatched);
             events.push(Event { kind: EventKind::Submitted, detail: 0, reason: None, ..dispatched });
         }
 
         if is_cut {
-            let event = of_call(call, *number, EventKind::Cancelled, now_ns, disk);
+            let event = of_call(call, *number, EventKind::Cancelled, now_ns, self.disk);
             events.push(Event { offset_bytes: 0, len_bytes: 0, ..event });
         }
         if let Some(on) = self.tracer.on() {
-            on.is_new_wait(usize::from(disk), None);
+            on.is_new_wait(usize::from(self.disk), None);
         }
         events.into_iter().for_each(|event| self.record(event));
     }
@@ -88,25 +88,24 @@ impl State {
         number: u64,
         pieces: &Pieces,
         result: Result<u32, i32>,
-        disk: u16,
     ) {
         let errno = result.err().map_or(0, i32::unsigned_abs);
         let moved = result.unwrap_or(0);
         for (at, piece) in pieces.iter().enumerate() {
             let of_piece_bytes = moved.saturating_sub(piece.offset_bytes()).min(piece.len_bytes());
-            let event = of_piece(call, number, at, piece, EventKind::Completed, now_ns, disk);
+            let event = of_piece(call, number, at, piece, EventKind::Completed, now_ns, self.disk);
             let completed = Event { len_bytes: of_piece_bytes, ..event };
             self.record(completed);
             self.record(Event { kind: EventKind::Reaped, detail: errno, ..completed });
         }
 
-        let finished = of_call(call, number, EventKind::Finished, now_ns, disk);
+        let finished = of_call(call, number, EventKind::Finished, now_ns, self.disk);
         self.record(Event { len_bytes: moved, detail: errno, ..finished });
         self.record(Event { kind: EventKind::Callback, offset_bytes: 0, len_bytes: 0, ..finished });
     }
 
     pub(super) fn note_cancelled(&mut self, now_ns: u64, call: &Call, number: u64) {
-        let event = of_call(call, number, EventKind::Cancelled, now_ns, 0);
+        let event = of_call(call, number, EventKind::Cancelled, now_ns, self.disk);
         self.record(Event { offset_bytes: 0, len_bytes: 0, ..event });
     }
 }

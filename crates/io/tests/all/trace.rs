@@ -17,12 +17,12 @@ use plimsoll::core::trace::EventKind::{
     Blocked, Callback, Cancelled, Completed, Dispatched, Finished, Queued, Reaped, Submitted,
 };
 use plimsoll::core::trace::{Event, EventKind};
-use plimsoll::core::{LatencyGoal, WaitReason};
+use plimsoll::core::{LatencyGoal, Op, WaitReason};
 use plimsoll::trace::format::{Body, Clock, Lost, Names, Reader, Writer};
 use plimsoll::trace::{TraceConfig, TraceStartError, TraceSummary, TraceWriter, Tracing};
 use plimsoll::{
-    Class, Classes, Data, DiskSetup, Done, Reactor, Request, RequestKind, SharedFile, SimRuntime, Topology,
-    TopologyError,
+    Class, Classes, Data, DiskMode, DiskSetup, Done, Gate, Reactor, Request, RequestKind, SharedFile, SimRuntime,
+    Topology, TopologyError,
 };
 
 const BLOCK: usize = 4096;
@@ -458,4 +458,19 @@ fn a_topology_that_goes_writes_what_is_left() {
         events += if let Body::Events(some) = chunk.body { some.len() } else { 0 };
     }
     assert!(events >= 7, "{events}");
+}
+
+/// It was of disk 0.
+#[test]
+fn a_call_that_is_withdrawn_at_a_gate_is_of_the_gates_disk() {
+    let one_at_a_time = || DiskSetup { mode: DiskMode::Depth { max_io_requests: 1 }, ..DiskSetup::unlimited() };
+    let topology = Topology::new(1, Classes::new(), vec![one_at_a_time(), one_at_a_time()]).unwrap();
+    let gate = Gate::new(&topology, 0, 1).unwrap();
+    let recording = Recording::start(&topology, Clock::Monotonic, 1 << 10);
+    let held = gate.enter(Class::DEFAULT, Op::Read, 4096).unwrap();
+    assert!(gate.enter_within(Class::DEFAULT, Op::Read, 4096, Duration::ZERO).unwrap().is_none());
+    drop(held);
+    let recorded = recording.stop();
+    let withdrawn = recorded.events.iter().filter(|(_, event)| event.kind == EventKind::Cancelled);
+    assert_eq!(withdrawn.map(|(_, event)| event.disk).collect::<Vec<_>>(), [1]);
 }
