@@ -177,7 +177,11 @@ impl Inner {
         let (now_ns, result) = (now_ns(), Err(libc::ECANCELED));
         let mut state = self.lock();
         // Under the lock, so that another jump loses it only if it keeps the lock, too.
-        let Some((_, left)) = AT_GATE.take().filter(|(gate, _)| *gate == self.address()) else { return };
+        let left = match AT_GATE.take() {
+            Some((gate, left)) if gate == self.address() => left,
+            // At another gate, or nothing.
+            other => return AT_GATE.set(other),
+        };
         match left {
             AtGate::Admitted(Admitted::Alone(piece)) => drop(state.end_alone(now_ns, 0, piece, result)),
             AtGate::Admitted(Admitted::Queued(call)) => drop(state.end(now_ns, 0, call.key, result)),
@@ -339,4 +343,25 @@ fn queue_in_place_of(topology: &Topology, shard: u16, disk: u16) -> Result<DiskQ
     }
     let queue = topology.queue_of(disk, shard, None);
     queue.ok_or(GateStartError::QueuesAreShared { disk }).inspect_err(|_| topology.mailboxes().close(shard))
+}
+
+#[cfg(all(test, not(plimsoll_loom)))]
+mod tests {
+    use plimsoll_core::Op;
+
+    use super::super::tests::deep;
+    use super::*;
+
+    #[test]
+    fn a_call_that_was_left_at_another_gate_stays_there_until_that_one_withdraws_it() {
+        let (gate, other) = (deep(1), deep(1));
+        let call = Call { class: Class::DEFAULT, op: Op::Read, len_bytes: 4096, offset_bytes: 0, file: 0 };
+        let key = gate.0.lock().queue_call(now_ns(), &call).expect("there is room");
+        AT_GATE.set(Some((gate.0.address(), AtGate::Waits(key))));
+        let queued = || gate.class_stats(Class::DEFAULT).expect("the class is there").queued;
+        other.withdraw_left();
+        assert_eq!(queued(), 1);
+        gate.withdraw_left();
+        assert_eq!(queued(), 0);
+    }
 }
