@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use plimsoll::control::Server;
@@ -22,8 +23,8 @@ pub(crate) static OWN_GATE: AtomicPtr<OwnGate> = AtomicPtr::new(std::ptr::null_m
 pub(crate) struct OwnGate {
     pub(crate) gate: Gate,
     pub(crate) classes: Vec<Class>,
-    /// The socket for `plimsoll attach`.
-    pub(crate) control: Option<Server>,
+    /// The socket for `plimsoll attach`, once it is served.
+    control: OnceLock<Server>,
     /// Whether the descriptors of socket and trace are in the table of the library's threads alone.
     pub(crate) is_apart: bool,
     /// Whether a trace was started and its end is not counted yet.
@@ -66,8 +67,15 @@ fn open(run: &Run, is_apart: bool) -> Option<OwnGate> {
             Err(error) => note_trace_error(&error),
         }
     }
-    let control = Server::start(&topology, &run.handover.program).ok();
-    Some(OwnGate { gate, classes: numbers, control, is_apart, is_traced })
+    Some(OwnGate { gate, classes: numbers, control: OnceLock::new(), is_apart, is_traced })
+}
+
+/// Serves the socket for `plimsoll attach`. A program can run without one.
+pub(crate) fn serve(own: &OwnGate) {
+    let program = state::run().map_or("", |run| run.handover.program.as_str());
+    if let Ok(server) = Server::start(own.gate.topology(), program) {
+        let _ = own.control.set(server);
+    }
 }
 
 fn record(topology: &Topology, path: &Path) -> io::Result<()> {
@@ -135,7 +143,7 @@ pub(crate) fn copy_waits(own: &OwnGate, counters: &Counters) {
 }
 
 pub(crate) fn remove_socket(own: &OwnGate) {
-    if let Some(control) = &own.control {
+    if let Some(control) = own.control.get() {
         // The socket may have been removed by hand.
         let _ = std::fs::remove_file(control.path());
     }

@@ -20,12 +20,12 @@ use crate::{apart, fds, state};
 const STACK_BYTES: usize = 256 << 10;
 /// Bytes of stack of the housekeeper, which makes the gate.
 const HOUSEKEEPER_STACK_BYTES: usize = 1 << 20;
-/// Longest wait of the first call for the gate. The housekeeper cannot begin while the dynamic linker runs a
-/// constructor that waits here.
-const GATE_WAIT_NS: u64 = 2_000_000_000;
+/// Longest wait for the housekeeper's beginning. It starts threads of `std`, for the trace before the gate is made and
+/// for the socket afterwards, and cannot while the dynamic linker runs a constructor that waits here.
+const BEGIN_WAIT_NS: u64 = 2_000_000_000;
 
-/// Whether the housekeeper has made the gate, or has failed to: 0 or 1.
-static IS_MADE: AtomicU32 = AtomicU32::new(0);
+/// How far the housekeeper has begun: 1 once it has made the gate or has failed to, 2 once it also serves the socket.
+static BEGUN: AtomicU32 = AtomicU32::new(0);
 /// Whether the housekeeper is to end the trace: 0, 1 if asked to, 2 if it has.
 static TRACE_END: AtomicU32 = AtomicU32::new(0);
 
@@ -33,22 +33,36 @@ static TRACE_END: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn open(counters: &'static Counters) {
     // These are from the parent process, before `fork`.
     fds::forget_names();
-    IS_MADE.store(0, Relaxed);
+    BEGUN.store(0, Relaxed);
     TRACE_END.store(0, Relaxed);
     let work = move || {
         // SAFETY: it touches no memory.
         counters.housekeeper.store(unsafe { libc::syscall(libc::SYS_gettid) } as u32, Release);
-        gate::make(counters, apart::leave_table());
-        IS_MADE.store(1, Release);
-        wake(&IS_MADE);
+        begin(counters, apart::leave_table());
         keep_house(counters);
     };
-    if thread("plimsoll-housekeeper", HOUSEKEEPER_STACK_BYTES, work).is_err() {
+    if !apart::spawn(c"plimsoll-housekeeper", HOUSEKEEPER_STACK_BYTES, work) {
         // Other processes see no sign of life, and bypass the gate.
-        gate::make(counters, false);
-        return;
+        begin(counters, false);
     }
-    wait_for(&IS_MADE, 1, now_ns().saturating_add(GATE_WAIT_NS));
+    wait_for(&BEGUN, 1, now_ns().saturating_add(BEGIN_WAIT_NS));
+}
+
+/// Makes the gate, and then serves its socket.
+fn begin(counters: &Counters, is_apart: bool) {
+    gate::make(counters, is_apart);
+    BEGUN.store(1, Release);
+    wake(&BEGUN);
+    if let Some(own) = gate::own() {
+        gate::serve(own);
+    }
+    BEGUN.store(2, Release);
+    wake(&BEGUN);
+}
+
+/// Waits until the housekeeper serves the socket, so that it can be removed.
+pub(crate) fn wait_for_socket() {
+    wait_for(&BEGUN, 2, now_ns().saturating_add(BEGIN_WAIT_NS));
 }
 
 /// Lets the housekeeper end the trace, whose descriptor is in its table, and waits until it has.
@@ -59,19 +73,15 @@ pub(crate) fn end_trace(counters: &Counters) {
     wait_for(&TRACE_END, 2, u64::MAX);
 }
 
-/// Waits until `word` is `value`, or the time is `until_ns`.
+/// Waits until `word` is at least `value`, or the time is `until_ns`.
 fn wait_for(word: &AtomicU32, value: u32, until_ns: u64) {
     loop {
         let seen = word.load(Acquire);
-        if seen == value || now_ns() >= until_ns {
+        if seen >= value || now_ns() >= until_ns {
             return;
         }
         sleep(word, seen, Some(TICK));
     }
-}
-
-fn thread(name: &str, stack_bytes: usize, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(work).map(drop)
 }
 
 /// Does the housekeeper's work until the process gives up the gate.
@@ -93,7 +103,7 @@ fn keep_house(counters: &'static Counters) {
             if *is_served || slot.pid.load(Acquire) == 0 {
                 continue;
             }
-            *is_served = thread("plimsoll-slot", STACK_BYTES, move || serve(slot)).is_ok();
+            *is_served = apart::spawn(c"plimsoll-slot", STACK_BYTES, move || serve(slot));
             if !*is_served {
                 refuse(slot);
             }

@@ -109,6 +109,7 @@ extern "C" fn unload() {
             housekeeper::end_trace(counters);
         }
     }
+    housekeeper::wait_for_socket();
     gate::remove_socket(own);
     // Calls of threads that still run bypass the gate from now on.
     STATE.store(ASLEEP, Ordering::Release);

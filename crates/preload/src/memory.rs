@@ -12,8 +12,7 @@
 //! are mappings of their own.
 //!
 //! # Limits
-//! Memory of the arena is never returned to the system. libc itself allocates where the library starts a thread or uses
-//! a thread-local variable with a destructor for the first time.
+//! Memory of the arena is never returned to the system. libc itself allocates where the library starts a thread.
 //!
 //! # Example
 //! A block of 100 bytes is one of 128: the first of the list of that size, or else the next 128 bytes of the arena.

@@ -153,7 +153,7 @@ impl Inner {
                 return Ok(None);
             }
 
-            let parker = parker.get_or_insert_with(Parker::mine);
+            let parker = parker.get_or_insert_default();
             parker.quiet();
             if let Some(entry) = state.calls.get_mut(key) {
                 entry.parker = Some(Arc::clone(parker));

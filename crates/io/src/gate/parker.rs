@@ -4,12 +4,13 @@
 //! Exactly the intended thread must wake, and a wake-up that comes before the sleep must count.
 //!
 //! # How it works
-//! One word per thread: 0, or 1 if it is called. The caller sets the word under the gate's lock ([`Parker::call`]) and
+//! One word per wait: 0, or 1 if its thread is called. The caller sets the word under the gate's lock ([`Parker::call`]) and
 //! wakes the thread after releasing it ([`Parker::wake`]). The thread clears the word under the lock
 //! ([`Parker::quiet`]) before it releases the lock to sleep, and the futex sleeps only while the word is 0.
 //!
 //! # Limits
-//! A thread waits at one gate at a time. Under loom a condition variable without timeouts replaces the futex: the
+//! A wait allocates its word. A thread-local one would have a destructor, for whose registration a thread waits while
+//! another one loads a library (`dlopen`). Under loom a condition variable without timeouts replaces the futex: the
 //! models hold without them.
 //!
 //! # Example
@@ -24,7 +25,6 @@ pub(super) use real::*;
 
 #[cfg(not(all(plimsoll_loom, test)))]
 mod real {
-    use std::sync::Arc;
     use std::sync::atomic::AtomicU32;
     use std::sync::atomic::Ordering::{Acquire, Release};
     pub(in crate::gate) use std::sync::{Mutex, MutexGuard};
@@ -37,16 +37,7 @@ mod real {
     #[derive(Default)]
     pub(in crate::gate) struct Parker(AtomicU32);
 
-    std::thread_local! {
-        static MINE: Arc<Parker> = Arc::default();
-    }
-
     impl Parker {
-        /// Returns the parker of this thread; a new one for a thread that is ending.
-        pub(in crate::gate) fn mine() -> Arc<Parker> {
-            MINE.try_with(Arc::clone).unwrap_or_default()
-        }
-
         pub(in crate::gate) fn call(&self) {
             self.0.store(1, Release);
         }
@@ -79,7 +70,6 @@ mod real {
 mod looms {
     use loom::sync::Condvar;
     pub(in crate::gate) use loom::sync::{Mutex, MutexGuard};
-    use std::sync::Arc;
 
     #[derive(Default)]
     pub(in crate::gate) struct Parker {
@@ -88,10 +78,6 @@ mod looms {
     }
 
     impl Parker {
-        pub(in crate::gate) fn mine() -> Arc<Parker> {
-            Arc::default()
-        }
-
         pub(in crate::gate) fn call(&self) {
             *self.is_called.lock().expect("not poisoned") = true;
         }

@@ -511,7 +511,7 @@ const CONSTRUCTOR: &str = r#"
 static void *work(void *unused) {
     char bytes[4];
     int file = open("b", O_CREAT | O_RDWR | O_DSYNC, 0600);
-    pwrite(file, "ahoy", 4, 0);
+    for (int n = 0; n < 5; n++) pwrite(file, "ahoy", 4, 0);
     fsync(file);
     pread(file, bytes, 4, 0);
     close(dup(file));
@@ -525,7 +525,7 @@ __attribute__((constructor)) static void begin(void) {
 }
 "#;
 
-/// A program that loads it once there is a gate, here or in the shell.
+/// A program that loads it: once there is a gate, here or in the shell, or before.
 const LOADS: &str = r#"
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -538,7 +538,8 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// The thread asked the dynamic linker for a function at its first call, and waited for the lock of `dlopen`.
+/// The thread waited for the lock of `dlopen`: it asked the dynamic linker for a function at its first call, or
+/// registered the destructor of a thread-local variable when it first waited; so did the thread that makes the gate.
 #[test]
 fn a_constructor_may_wait_for_a_thread_that_uses_files() {
     let world = World::new();
@@ -547,8 +548,12 @@ fn a_constructor_may_wait_for_a_thread_that_uses_files() {
     let library = world.path().join("constructor.so").to_str().unwrap().to_owned();
     let flags = ["-shared", "-fPIC", "-D_FILE_OFFSET_BITS=64", "-pthread", "-o", &library, &source];
     ended(world.command("cc", &flags)).done();
-    for script in [format!("{program} {library} a"), format!("echo ahoy >a; {program} {library}; true")] {
-        let output = world.run(&[], &["sh", "-c", &script]);
+    let limit = "classes: [{name: slow, shares: 9, limit_iops: 50}]\nrules: [{class: slow}]\n";
+    let rules = world.file("rules.yaml", limit);
+    let load = format!("exec {program} {library}");
+    for script in [format!("{load} a"), format!("echo ahoy >a; {program} {library}; true"), load] {
+        let output = world.run(&["--rules", &rules], &["sh", "-c", &script]);
         assert_eq!(output.out, "done\n", "{script}: {}", output.err);
+        assert!(!output.err.contains("\npast the gate: "), "{script}: {}", output.err);
     }
 }
