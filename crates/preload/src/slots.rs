@@ -69,8 +69,9 @@ pub(crate) fn prepare() {
     }
 }
 
-/// Frees the calling thread's slot.
+/// Frees the calling thread's slot, and ends its call if the thread ends within.
 extern "C" fn free_own(_: *mut c_void) {
+    state::counters().into_iter().for_each(withdraw_left);
     let (number, pid) = MINE.with(|mine| (mine.number.take(), mine.pid.get()));
     let slot = number.and_then(|number| state::counters()?.slots.get(number));
     if let Some(slot) = slot.filter(|_| pid == std::process::id()) {

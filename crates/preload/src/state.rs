@@ -7,9 +7,9 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
+use crate::errno;
 use crate::handover::{Counters, Handover};
 use crate::rules::Rules;
-use crate::{errno, real};
 
 /// State: no run, or one that this process has left.
 pub(crate) const ASLEEP: u8 = 0;
@@ -70,10 +70,12 @@ pub(crate) fn is_alive(pid: u32) -> bool {
                 && (unsafe { libc::kill(pid as i32, 0) } == 0 || errno::get() != libc::ESRCH);
         }
         let mut ended = libc::pollfd { fd: handle, events: libc::POLLIN, revents: 0 };
-        // SAFETY: `ended` is one entry, which the call fills.
-        let is_over = unsafe { libc::poll(&raw mut ended, 1, 0) } == 1;
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // Not by `poll` and `close`, at which the thread may be cancelled.
+        // SAFETY: `ended` is one entry, which the call fills; it reads `at_once`.
+        let ready = unsafe { libc::syscall(libc::SYS_ppoll, &raw mut ended, 1, &raw const at_once, 0, 0) };
         // SAFETY: the descriptor was made above.
-        let _ = unsafe { real::close(handle) };
-        !is_over
+        let _ = unsafe { libc::syscall(libc::SYS_close, handle) };
+        ready != 1
     })
 }

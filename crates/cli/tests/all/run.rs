@@ -5,6 +5,7 @@
 
 mod charges;
 mod descriptors;
+mod ends;
 mod in_c;
 mod live;
 mod paths;

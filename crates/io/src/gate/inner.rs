@@ -43,6 +43,16 @@ std::thread_local! {
     static AT_GATE: Cell<Option<(usize, AtGate)>> = const { Cell::new(None) };
 }
 
+/// Withdraws the call of a thread that ends while it waits, by `pthread_exit` in a signal handler or by an asynchronous
+/// cancellation.
+struct Unwound<'a>(&'a Inner);
+
+impl Drop for Unwound<'_> {
+    fn drop(&mut self) {
+        self.0.withdraw_left();
+    }
+}
+
 pub(super) struct Inner {
     topology: Topology,
     shard: u16,
@@ -102,7 +112,9 @@ impl Inner {
             }
         };
         AT_GATE.set(Some((self.address(), AtGate::Waits(key))));
+        let unwound = Unwound(self);
         let admitted = self.wait(state, now_ns, key, until_ns);
+        std::mem::forget(unwound);
         AT_GATE.set(None);
         admitted
     }
