@@ -1,8 +1,8 @@
 //! The threads of the process that has the gate, which use it on behalf of the other processes.
 //!
 //! # How it works
-//! The housekeeper ([`keep_house`]) makes the gate, records at each [`TICK`] that the process is alive, and frees the
-//! slots of processes that have died, which ends their permits. For each slot it starts one thread ([`serve`]), which
+//! The housekeeper ([`keep_house`]) makes the gate, records at each [`TICK`] that the process is alive, frees the slots
+//! of processes that have died, and ends the permits of those and of stopped ones. For each slot it starts one thread ([`serve`]), which
 //! waits at the gate on behalf of the thread that has the slot, and keeps the permit until the call has ended.
 
 use std::sync::atomic::AtomicU32;
@@ -129,20 +129,31 @@ fn refuse(slot: &Slot) {
     }
 }
 
-/// Frees the slots of processes that have died.
+/// Frees the slots of processes that have died, and ends the permits of those that are stopped: their calls have ended,
+/// but they may say so only in hours.
 fn sweep(counters: &Counters) {
     let mut alive = 0;
     for slot in &counters.slots[..slots::used(counters)] {
         let pid = slot.pid.load(Relaxed);
-        if pid == 0 || pid == alive {
+        if pid == 0 {
             continue;
         }
-        if state::is_alive(pid) {
-            alive = pid;
-        } else {
+        if pid != alive && !state::is_alive(pid) {
             slots::free_all_of(counters, pid);
+            continue;
+        }
+        alive = pid;
+        if slot.state.load(Acquire) == ADMITTED && is_stopped(pid) {
+            slots::end(slot);
         }
     }
+}
+
+/// Returns whether a process is stopped, as by Ctrl-Z or a debugger.
+fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(|byte| *byte == b')').next().and_then(|rest| rest.get(1));
+    matches!(state, Some(b'T' | b't'))
 }
 
 /// Enters the gate on behalf of the thread that has `slot`, until the process gives up the gate.

@@ -177,11 +177,17 @@ pub(crate) fn withdraw_left(counters: &Counters) {
     let number = MINE.with(|mine| mine.number.get().filter(|_| mine.pid.get() == state::pid()));
     let Some(slot) = number.and_then(|number| counters.slots.get(number)) else { return };
     if [ASKED, ASKED_AGAIN, ADMITTED, REFUSED].contains(&slot.state.load(Acquire)) {
-        slot.moved_bytes.store(0, Relaxed);
-        slot.errno.store(libc::ECANCELED.unsigned_abs(), Relaxed);
-        slot.state.store(ENDED, Release);
-        wake(&slot.state);
+        end(slot);
     }
+}
+
+/// Withdraws or ends the call at `slot`, whose thread does not go on with it. If it does later, it ends the call again,
+/// which does nothing.
+pub(crate) fn end(slot: &Slot) {
+    slot.moved_bytes.store(0, Relaxed);
+    slot.errno.store(libc::ECANCELED.unsigned_abs(), Relaxed);
+    slot.state.store(ENDED, Release);
+    wake(&slot.state);
 }
 
 /// Returns whether no process with the gate will answer.

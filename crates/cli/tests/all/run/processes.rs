@@ -159,6 +159,26 @@ fn a_process_with_the_gate_that_is_stopped_holds_no_other() {
     assert!(told.contains(GONE_PAST), "{told}");
 }
 
+/// It kept the disk's room, and the process that would have continued it waited for that.
+#[test]
+fn a_process_without_the_gate_that_is_stopped_holds_no_other() {
+    let world = World::new();
+    if !has("python3") {
+        return;
+    }
+    let disk = world.file("disk.yaml", DISK);
+    // More threads are in a call than the disk has room for.
+    let script = format!(
+        "{CHILDREN}\nimport signal\ndef storm(number):\n \
+         for _ in range(10): threading.Thread(target=write, args=(10**9, 70000)).start()\n time.sleep(1000)\n\
+         def write(times, len=100):\n for at in range(times): os.pwrite(file, b'x' * len, at % 9 * len)\n\
+         write(1)\nfor _ in range(4):\n child = children(1, storm)[0]\n time.sleep(0.2)\n \
+         os.kill(child, signal.SIGSTOP)\n write(30, 70000)\n os.kill(child, signal.SIGCONT)\n write(30, 70000)\n \
+         os.kill(child, 9)\n os.waitpid(child, 0)"
+    );
+    run_python(&world, &["--disk", &disk], &script);
+}
+
 /// The command has ended, and its number is now another process's. The library took the first bytes of its pipe.
 #[test]
 fn a_program_that_outlives_its_run_leaves_the_files_of_others_alone() {
