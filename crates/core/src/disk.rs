@@ -360,6 +360,7 @@ impl Disk {
             bound_ns: self.bound_ns(),
             capacity_scale: self.capacity_scale(),
             yielding_share: self.yielding_share(),
+            reservations_behind_ns: self.settings.reserved_slip_ticks.load(Ordering::Relaxed) / TICKS_PER_NS,
             window_limit: self.closed_loop().window_limit(),
         }
     }

@@ -30,7 +30,6 @@ use crate::classes::ClassId;
 use crate::control::WindowLimit;
 use crate::qos::Qos;
 use crate::stats::{ClassStats, WaitReason};
-use crate::units::FS_PER_S;
 
 /// One or several queues of a disk at a moment.
 #[derive(Clone, Debug, Default)]
@@ -75,6 +74,9 @@ pub struct DiskSnapshot {
     pub capacity_scale: f64,
     /// The part of device time left to classes that yield to a latency target; 1 if they need not yield.
     pub yielding_share: f64,
+    /// The time by which reservations have fallen behind so far, in nanoseconds. It grows while all together exceed the
+    /// disk: if by 0.25 s in a second, each gets three quarters of its own.
+    pub reservations_behind_ns: u64,
     /// The reason why the window is not larger, with its price.
     pub window_limit: WindowLimit,
 }
@@ -92,28 +94,6 @@ impl Snapshot {
         self.queues += other.queues;
         self.disk = other.disk;
         self
-    }
-
-    /// Returns the device-seconds per second that the reservations need, judged by the mean cost of each class's
-    /// requests so far.
-    #[must_use]
-    pub fn reserved(&self) -> f64 {
-        let need = |class: &ClassSnapshot| {
-            let (stats, reservation) = (&class.stats, class.qos.reservation);
-            let requests = (stats.read.requests + stats.write.requests).max(1) as f64;
-            let bytes = (stats.read.bytes + stats.write.bytes).max(1) as f64;
-            let seconds = stats.consumed_fs as f64 / FS_PER_S as f64;
-            (reservation.iops as f64 * seconds / requests).max(reservation.bandwidth as f64 * seconds / bytes)
-        };
-        self.classes.iter().map(need).sum()
-    }
-
-    /// Returns the part of the reservations that the disk can give, at most 1. If together they need more than the disk
-    /// has, each gets this part of its own.
-    #[must_use]
-    pub fn reservations_met(&self) -> f64 {
-        let reserved = self.reserved();
-        if reserved <= self.disk.capacity_scale { 1.0 } else { self.disk.capacity_scale / reserved }
     }
 }
 

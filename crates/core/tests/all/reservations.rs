@@ -144,6 +144,9 @@ fn promises_beyond_the_disk_shrink_in_proportion() {
         let expected = if queues == 1 { 1.8..=2.2 } else { 1.2..=5.0 };
         assert!(expected.contains(&ratio), "on {queues}: {ratio}");
         assert!(world.total_s() > 0.48, "on {queues}: {}", world.total_s());
+        // After 100 ms of arrears, their time runs at 1/1.8 of the clock's speed.
+        let behind_ns = world.disk.snapshot().reservations_behind_ns;
+        assert!((290 * MS..=360 * MS).contains(&behind_ns), "on {queues}: {behind_ns}");
     }
 }
 
