@@ -133,8 +133,9 @@ impl IoQueue {
     }
 
     /// Estimates how long a request of `class` enqueued now would wait in this queue before its dispatch, in
-    /// nanoseconds: the longer of the time that the disk needs for the requests queued before it, at its present rate
-    /// and in the class's present part of the disk, and the time that the limits of the class and its groups need.
+    /// nanoseconds: the longer of the time that the disk needs for the requests queued before it and the time that the
+    /// limits of the class and its groups need. The disk serves them at its present rate in the class's present part,
+    /// or, if that is sooner, as a reservation of the class or of its groups demands.
     ///
     /// # Errors
     /// [`QueueError::Unknown`] if there is no such class, or none that this queue has followed yet.
@@ -148,7 +149,24 @@ impl IoQueue {
         let backlog_ns = self.members[node as usize].stats.queued_fs as f64 / crate::units::FS_PER_NS as f64;
         let rate = if self.config.mode == Mode::Scheduled { self.disk.present_rate() } else { 1.0 };
         let disk_ns = (backlog_ns / self.part_of(node, ROOT) / rate) as u64;
-        disk_ns.max(self.delay_at_limits(now_ns, node, direction))
+        disk_ns.min(self.reserved_delay_ns(node)).max(self.delay_at_limits(now_ns, node, direction))
+    }
+
+    /// Returns the shortest time in which a reservation of a class or of a group above it serves the class's queued
+    /// work; the end of time if they have none.
+    fn reserved_delay_ns(&self, node: u32) -> u64 {
+        let mut shortest_ns = u64::MAX;
+        let mut at = node;
+        while at != ROOT && !self.urgent.is_empty() {
+            let (reservation, stats) = (&self.members[at as usize].qos.reservation, &self.members[node as usize].stats);
+            let amounts = [(u64::from(stats.queued), reservation.iops), (stats.queued_bytes, reservation.bandwidth)];
+            for (amount, per_s) in amounts.into_iter().filter(|(_, per_s)| *per_s > 0) {
+                let delay_s = amount as f64 / per_s as f64 / self.part_of(node, at);
+                shortest_ns = shortest_ns.min((delay_s * 1e9) as u64);
+            }
+            at = self.lanes[0].tree.parent(at);
+        }
+        shortest_ns
     }
 
     /// Returns the longest delay at the limits of a class and the groups above it.

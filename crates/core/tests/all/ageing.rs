@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::common::{KIB, MS, S, queue_of, usual};
 use crate::reference::shards::Shards;
-use plimsoll_core::{ControlConfig, DiskConfig, GroupId, Limits, Op, Outcome, Qos, QueueConfig, QueueError, Rate};
+use plimsoll_core::{
+    ControlConfig, DiskConfig, GroupId, Limits, Op, Outcome, Qos, QueueConfig, QueueError, Rate, Reservation,
+};
 
 fn ageing(max_wait_ns: u64) -> Qos {
     Qos { max_wait_ns: Some(max_wait_ns), ..Qos::default() }
@@ -223,5 +225,39 @@ fn the_expected_delay_follows_the_capacity_scale() {
         queue.disk().set_qos(class, refusing(10 * MS)).unwrap();
         let accepted = (0..5_000).filter(|n| queue.enqueue(S, class, Op::Read, 4 * KIB, *n).is_ok()).count();
         assert!(expected.contains(&accepted), "scale {scale}: {accepted} accepted");
+    }
+}
+
+/// By its share alone, a request would wait 10 ms for each before it. Reserved for the class, or for its group, are
+/// 20,000 a second.
+#[test]
+fn a_request_that_a_reservation_serves_in_time_is_not_refused() {
+    for (shards, in_group) in [(1, false), (1, true), (2, false), (2, true)] {
+        let mut world = Shards::new(usual(), shards);
+        let group = world.disk.add_group(GroupId::ROOT, 1).unwrap();
+        let class = world.disk.add_class(if in_group { group } else { GroupId::ROOT }, 1).unwrap();
+        let hog = world.class(1_000);
+        let reservation = Reservation { iops: 20_000, bandwidth: 0 };
+        world.disk.set_qos(group, Qos { reservation, ..Qos::default() }).unwrap();
+        let of_class = if in_group { Reservation::default() } else { reservation };
+        world.disk.set_qos(class, Qos { reservation: of_class, ..refusing(5 * MS) }).unwrap();
+        world.backlog(shards - 1, hog, Op::Write, &[128 * KIB], 32);
+        // Twenty at a time.
+        let steady = |world: &mut Shards| world.steady(0, class, Op::Read, &[4 * KIB], 2 * MS);
+        let mut loads: Vec<usize> = (0..20).map(|_| steady(&mut world)).collect();
+        world.run_for(S);
+        let refused: u64 = loads.iter().map(|load| world.loads[*load].refused).sum();
+        assert_eq!(refused, 0, "{shards} queues, in a group: {in_group}: half of what is reserved");
+
+        loads.extend((0..40).map(|_| steady(&mut world)));
+        world.run_for(500 * MS);
+        world.start_counting();
+        world.run_for(S);
+        let of = || loads.iter().map(|load| &world.loads[*load]);
+        let (finished, refused): (u64, u64) = (of().map(|load| load.finished).sum(), of().map(|load| load.refused).sum());
+        let what = format!("{shards} queues, in a group: {in_group}: {finished} finished, {refused} refused");
+        assert!((19_500..=20_500).contains(&finished) && (9_500..=10_500).contains(&refused), "{what}");
+        let worst_ns = *of().flat_map(|load| &load.latencies_ns).max().unwrap();
+        assert!(worst_ns < 10 * MS, "{what}: {worst_ns}");
     }
 }
