@@ -65,15 +65,19 @@ impl IoQueue {
     }
 
     /// Returns the end of the picked class's wait for classes with tighter latency targets; `None` if it does not wait.
-    /// A reserved piece never waits.
+    /// A reserved piece never waits, so the wait ends at the latest when the next one is due.
     fn gives_way_until(&mut self, now_ns: u64, lane: usize, pick: Pick) -> Option<u64> {
         let yields = usize::from(self.members[pick.class as usize].yields);
-        if yields == 0 || matches!(pick.turn, Turn::Reserved { .. }) {
+        if yields == 0 {
+            return None;
+        }
+        let reserved_ns = self.reserved_at_ns(now_ns, lane, pick.class);
+        if reserved_ns <= now_ns {
             return None;
         }
         let latest_ns = self.places.iter().take(yields).map(|place| place.until_ns).max();
         if latest_ns > Some(now_ns) {
-            return latest_ns;
+            return latest_ns.map(|at_ns| at_ns.min(reserved_ns));
         }
 
         let slot = self.slots.get(self.lanes[lane].tree.fifo(pick.class).head);
@@ -81,7 +85,22 @@ impl IoQueue {
         let cost = self.disk.cost(slot.op, rest_bytes.min(self.piece_max_bytes(slot.op)));
         let ticks = whole_ticks(self.disk.cost_in_mix(cost));
         let places = self.places.iter_mut().take(yields).enumerate();
-        places.filter_map(|(level, place)| place.book(self.disk.targets(), level, ticks, now_ns)).max()
+        let until_ns = places.filter_map(|(level, place)| place.book(self.disk.targets(), level, ticks, now_ns)).max();
+        until_ns.map(|at_ns| at_ns.min(reserved_ns))
+    }
+
+    /// Returns when the next reservation of `class` or of a group above it is due; the end of time if they have none.
+    fn reserved_at_ns(&self, now_ns: u64, lane: usize, class: u32) -> u64 {
+        let time = self.disk.reserved_time(now_ns);
+        let mut due_ns = u64::MAX;
+        let mut at = class;
+        while at != ROOT && !self.urgent.is_empty() {
+            let member = &self.members[at as usize];
+            let of_node = member.tags.as_ref().and_then(|tags| tags.reservation_next_ns(&member.qos.reservation, time));
+            due_ns = due_ns.min(of_node.unwrap_or(u64::MAX));
+            at = self.lanes[lane].tree.parent(at);
+        }
+        due_ns
     }
 
     /// Returns the tick since which a class or group is due before its turn, and whether its age is the reason.

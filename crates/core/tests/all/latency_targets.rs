@@ -4,7 +4,8 @@
 use crate::common::{KIB, MS, S, queue_of, usual};
 use crate::reference::shards::Shards;
 use plimsoll_core::{
-    ClassId, ControlConfig, DiskConfig, EventKind, GroupId, LatencyTarget, Op, Outcome, Qos, QueueConfig,
+    ClassId, ControlConfig, DiskConfig, EventKind, GroupId, LatencyTarget, NodeId, Op, Outcome, Qos, QueueConfig,
+    Reservation,
 };
 
 /// So much fits into the device that tokens alone hold the writes back, at the model's rate; the device itself could
@@ -230,4 +231,31 @@ fn changes_of_shares_cost_no_place() {
     };
     let (with, without) = (part(true), part(false));
     assert!(with > 0.7 * without, "{with} with changes, {without} without");
+}
+
+/// Classes that yield wait for places, on four queues for 150 ms. What is reserved for them or for their group does not.
+#[test]
+fn what_is_reserved_does_not_wait_for_a_missed_target() {
+    for in_group in [false, true] {
+        let mut story = Reader::new(4, 1e6);
+        let world = &mut story.world;
+        // It cannot be met, so the others have 2 % of the device.
+        world.disk.set_qos(story.reader, target(50_000)).unwrap();
+        let group = world.disk.add_group(GroupId::ROOT, 1).unwrap();
+        let class = world.disk.add_class(if in_group { group } else { GroupId::ROOT }, 1).unwrap();
+        let qos = Qos { reservation: Reservation { iops: 1_000, bandwidth: 0 }, ..Qos::default() };
+        let reserved: NodeId = if in_group { group.into() } else { class.into() };
+        world.disk.set_qos(reserved, qos).unwrap();
+        let load = world.backlog(0, class, Op::Write, &[4 * KIB], 16);
+        let other = world.class(100);
+        for shard in 0..4 {
+            world.backlog(shard, other, Op::Write, &[2048 * KIB], 16);
+        }
+        world.poll_all();
+        story.run(4 * S);
+        story.world.start_counting();
+        story.run(S);
+        let dispatched = story.world.loads[load].dispatched;
+        assert!((980..1_250).contains(&dispatched), "in a group: {in_group}: {dispatched} of 1000");
+    }
 }
