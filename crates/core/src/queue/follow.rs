@@ -76,8 +76,22 @@ impl IoQueue {
 
     /// Unparks the nodes whose waits a change may have shortened, as all waits without a booked place. A booked place
     /// stays where it is, unless the node's limits or the disk's latency targets have changed: otherwise each change of
-    /// shares would bring a request forward. If the limits have changed it moves: booked anew, it would be paid twice.
+    /// shares would bring a request forward. If the limits have changed it moves, also if an earlier change has moved it:
+    /// booked anew, it would be paid twice.
     fn unpark_changed(&mut self, rows: &[Row], has_same_targets: bool) {
+        self.moved.retain_mut(|place| {
+            let at = place.node as usize;
+            let (old, new) = (&self.members[at].qos.limits, &rows[at].qos.limits);
+            if old == new {
+                return true;
+            }
+            place.burst_ns = new.burst_ns;
+            old.stretch(new).is_some_and(|stretch| {
+                place.stretch *= stretch;
+                true
+            })
+        });
+
         let mut kept = Vec::new();
         while let Some(Reverse((until_ns, lane, node))) = self.parked.pop() {
             let (member, row) = (&self.members[node as usize], &rows[node as usize]);

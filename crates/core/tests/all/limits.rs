@@ -344,19 +344,28 @@ fn changes_of_other_classes_bring_no_request_forward() {
 /// another: four requests of the new limit's time.
 #[test]
 fn a_booked_place_moves_with_the_limit() {
-    for (before, after, burst_ns) in [(100, 10, 0), (1_000, 20, 0), (100, 50, 20 * MS), (10, 100, 0)] {
+    // In the last cases the limit changes twice before the queues ask for their places again.
+    let table = [(100, None, 10, 0), (1_000, None, 20, 0), (100, None, 50, 20 * MS), (10, None, 100, 0)];
+    let twice = [(10, Some(1_000), 10, 0), (100, Some(10), 50, 20 * MS), (10, Some(1), 100, 0)];
+    for (before, between, after, burst_ns) in table.into_iter().chain(twice) {
         let mut world = Shards::new(usual(), 4);
         let class = world.class(100);
         let limit = |per_s| limited(Limits { iops: Rate::per_second(per_s), burst_ns, ..Limits::default() });
         world.disk.set_qos(class, limit(before)).unwrap();
         let loads: Vec<usize> = (0..4).map(|shard| world.backlog(shard, class, Op::Read, &[4 * KIB], 64)).collect();
         world.run_for(2 * S + 3 * MS);
+        if let Some(between) = between {
+            world.disk.set_qos(class, limit(between)).unwrap();
+            for shard in &mut world.shards {
+                shard.queue.follow_classes(|_| {});
+            }
+        }
         world.disk.set_qos(class, limit(after)).unwrap();
         world.poll_all();
         world.start_counting();
         world.run_for(2 * S);
         let log = amounts(&world.log, &loads, false);
-        let (what, rate) = (format!("{before} to {after}"), after as f64);
+        let (what, rate) = (format!("{before} by {between:?} to {after}"), after as f64);
         let burst = rate * burst_ns as f64 / 1e9;
         check_windows(&log, rate, 1.0 + burst, &what);
         assert!(log.len() as f64 >= 0.98 * 2.0 * rate - burst - 1.0, "{what}: {} of {}", log.len(), 2.0 * rate);
