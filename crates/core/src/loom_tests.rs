@@ -274,7 +274,7 @@ fn loom_debts_of_reservations_are_all_booked() {
         let amount = Amount { direction: Direction::Read, requests: 1, bytes: 512 };
         // 150 ms are owed: more than the 100 ms that stay owed, less than the 200 ms beyond which debt is forgotten.
         let charge = move |tags: &Tags, disk: &Disk| {
-            tags.charge_reservations(&reservation, amount, disk.reserved_time(150_000_000), true);
+            tags.charge_reservations(&reservation, amount, disk.reserved_time(150_000_000), false, true);
         };
         let other = {
             let (disk, tags) = (Arc::clone(&disk), Arc::clone(&tags));

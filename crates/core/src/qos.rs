@@ -10,7 +10,7 @@
 //! free place and is *parked* until then, while its siblings continue; queues that wait for one limit take turns. A
 //! reservation is due while its tag is not after the present. The class is then served first, smallest tag first, as in
 //! mClock's constraint phase (Gulati et al. 2010). Any service advances the tag, so a class gets the larger of its
-//! reservation and its share. That of a group is for whichever of its classes ask; between these, shares decide.
+//! reservation and its share. That of a group is for whichever of its classes ask; in each queue, shares decide which.
 //!
 //! When a limit changes, the part of its burst already used stays used, in requests or bytes.
 //!
@@ -354,17 +354,20 @@ impl Tags {
     }
 
     /// Takes `amount` from the reservation. Service beyond the reservation is not held against the class later, so a
-    /// tag is at most one request ahead.
+    /// tag is at most one request ahead; of a group one more if `is_inner`: a reservation inside of the group has been
+    /// served, which is part of the group's even if that was not due.
     pub(crate) fn charge_reservations(
         &self,
         reservation: &Reservation,
         amount: Amount,
         time: ReservedTime<'_>,
+        is_inner: bool,
         may_slip: bool,
     ) {
         let now = time.ticks();
         for (bucket, ticks) in self.reserved(reservation, amount) {
-            let before = bucket.take_between(now.saturating_sub(2 * DEBT_TICKS), now, ticks);
+            let most = if is_inner { now.saturating_add(ticks) } else { now };
+            let before = bucket.take_between(now.saturating_sub(2 * DEBT_TICKS), most, ticks);
             let debt = now.saturating_sub(before).saturating_sub(DEBT_TICKS);
             // A class held back by its own limits, or by those of its groups, proves nothing about the disk.
             if may_slip && debt > 0 {

@@ -244,6 +244,11 @@ impl Tree {
         }
     }
 
+    /// Returns whether `at` has work that no limit of its own or inside it holds back.
+    pub(crate) fn is_active(&self, at: u32) -> bool {
+        self.node(at).active
+    }
+
     pub(crate) fn is_parked(&self, at: u32) -> bool {
         self.node(at).parked
     }

@@ -145,17 +145,23 @@ impl IoQueue {
         self.lanes.iter().map(|lane| lane.tree.active_children(node)).sum()
     }
 
-    /// Restarts the reservations of `class`, which has just woken up, and of the groups above that woke up with it.
+    /// Restarts the reservations of `node`, which has just got work or is no longer parked, and of the groups above that
+    /// have become active with it.
     #[inline(never)]
-    pub(super) fn begin_reservations(&self, now_ns: u64, class: u32) {
+    pub(super) fn begin_reservations(&self, now_ns: u64, node: u32) {
         let is_first = |node| self.lanes.iter().all(|lane| lane.tree.clock(node).queues() <= 1);
-        let mut at = class;
-        while at != ROOT && is_first(at) && self.active_children(at) <= 1 {
+        let mut at = node;
+        while at != ROOT && is_first(at) {
             let member = &self.members[at as usize];
             if let (true, Some(tags)) = (member.qos.has_reservation(), &member.tags) {
                 tags.begin_reservations(self.disk.reserved_time(now_ns));
             }
+
+            let is_active = self.lanes.iter().any(|lane| lane.tree.is_active(at));
             at = self.lanes[0].tree.parent(at);
+            if !is_active || self.active_children(at) > 1 {
+                return;
+            }
         }
     }
 
@@ -265,12 +271,15 @@ impl IoQueue {
         }
     }
 
-    /// Counts the time for which a node was parked, unless a lane still parks it.
+    /// Counts the time for which a node was parked, unless a lane still parks it: it has asked for nothing meanwhile.
     fn end_wait(&mut self, now_ns: u64, node: u32) {
         if self.lanes.iter().all(|lane| !lane.tree.is_parked(node)) {
             let member = &mut self.members[node as usize];
             let since_ns = std::mem::replace(&mut member.parked_since_ns, NOT_PARKED);
             member.limited_ns = member.limited_ns.saturating_add(now_ns.saturating_sub(since_ns));
+            if !self.urgent.is_empty() {
+                self.begin_reservations(now_ns, node);
+            }
         }
     }
 
@@ -343,13 +352,16 @@ impl IoQueue {
             self.disk.charge_aged(now_ns, piece.cost);
         }
 
+        let mut is_inner = false;
         let mut at = pick.class;
         while at != ROOT {
             let member = &self.members[at as usize];
             if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_reservation()) {
                 let may_slip = !self.is_limited_below_root(pick.class, usize::from(piece.lane));
-                tags.charge_reservations(&member.qos.reservation, amount, self.disk.reserved_time(now_ns), may_slip);
+                let time = self.disk.reserved_time(now_ns);
+                tags.charge_reservations(&member.qos.reservation, amount, time, is_inner, may_slip);
             }
+            is_inner |= matches!(pick.turn, Turn::Reserved { node, .. } if node == at);
             at = self.lanes[usize::from(piece.lane)].tree.parent(at);
         }
         if self.any_limits && self.config.mode != Mode::Drain {

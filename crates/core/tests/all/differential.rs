@@ -83,7 +83,7 @@ impl Pair {
         for _ in 0..pair.random.below(3) {
             let (shares, (parent, id)) = (pair.any_shares(), pair.any_group());
             let group = pair.queue.disk().add_group(id, shares).unwrap();
-            let qos = if pair.random.below(2) == 0 { any_qos(&mut pair.random, flavour & 1) } else { Qos::default() };
+            let qos = if pair.random.below(2) == 0 { any_qos(&mut pair.random, flavour & 3) } else { Qos::default() };
             pair.queue.disk().set_qos(group, qos).unwrap();
             let at = pair.slow.add(parent, shares, true, qos);
             pair.groups.push((at, group));

@@ -227,3 +227,87 @@ fn a_group_saves_nothing_up() {
     let class = world.disk.add_class(group, 100).unwrap();
     check_that_idleness_is_not_saved_up(world, group, class);
 }
+
+/// A reservation of a group holds with groups inside it that have reservations of their own, and while classes come and
+/// go; those inside are part of it.
+#[test]
+fn what_a_group_has_reserved_holds_with_groups_inside_it_and_while_classes_come_and_go() {
+    for queues in [1, 2] {
+        let mut world = Shards::new(usual(), queues);
+        let outer = world.disk.add_group(GroupId::ROOT, 1).unwrap();
+        let inner = world.disk.add_group(outer, 1).unwrap();
+        let (beside, hog) = (world.disk.add_class(outer, 100).unwrap(), world.class(1_000));
+        reserve(&world, outer, 50_000, 0);
+        reserve(&world, inner, 20_000, 0);
+        for shard in 0..queues {
+            world.backlog(shard, hog, Op::Write, &[128 * KIB], 32);
+        }
+
+        let add = |world: &mut Shards, class| -> Vec<usize> {
+            (0..queues).map(|shard| world.backlog(shard, class, Op::Read, &[4 * KIB], 64)).collect()
+        };
+        let check = |world: &mut Shards, loads: &[&Vec<usize>], expected: &[u64]| {
+            world.poll_all();
+            world.run_for(200 * MS);
+            world.start_counting();
+            world.run_for(500 * MS);
+            let dispatched = |loads: &&Vec<usize>| loads.iter().map(|load| world.loads[*load].dispatched * 2).sum();
+            let of: Vec<u64> = loads.iter().map(dispatched).collect();
+            let is_near = |(of, expected): (&u64, &u64)| of.abs_diff(*expected) <= 200 + expected / 40;
+            assert!(of.iter().zip(expected).all(is_near), "{queues} queues: {of:?}, expected {expected:?}");
+        };
+
+        // A class that asks alone has all that the outer group has reserved.
+        let first = world.disk.add_class(inner, 100).unwrap();
+        let of_first = add(&mut world, first);
+        check(&mut world, &[&of_first], &[50_000]);
+        // With one share beside a hundred, the inner group has what it has reserved.
+        let of_beside = add(&mut world, beside);
+        check(&mut world, &[&of_first, &of_beside], &[20_000, 30_000]);
+        let second = world.disk.add_class(inner, 300).unwrap();
+        let of_second = add(&mut world, second);
+        check(&mut world, &[&of_first, &of_second, &of_beside], &[5_000, 15_000, 30_000]);
+
+        for (class, loads) in [(first, of_first), (second, of_second)] {
+            loads.iter().for_each(|load| world.loads[*load].closed = false);
+            world.disk.remove(class).unwrap();
+        }
+        check(&mut world, &[&of_beside], &[50_000]);
+        let third = world.disk.add_class(inner, 100).unwrap();
+        let of_third = add(&mut world, third);
+        check(&mut world, &[&of_third, &of_beside], &[20_000, 30_000]);
+    }
+}
+
+/// A class at its limit, or at that of a group inside, does not ask for what the group has reserved: when the limit is
+/// lifted there are no arrears, and others have what is theirs.
+#[test]
+fn what_a_limit_leaves_of_a_groups_reservation_is_not_saved_up() {
+    for (queues, is_group_limited) in [(1, false), (1, true), (2, false), (2, true)] {
+        let mut world = Shards::new(usual(), queues);
+        let group = world.disk.add_group(GroupId::ROOT, 1).unwrap();
+        let inner = world.disk.add_group(group, 100).unwrap();
+        let classes = [(); 2].map(|()| world.disk.add_class(inner, 100).unwrap());
+        let limits = Limits { iops: Rate::per_second(1_000), ..Limits::default() };
+        let limited: NodeId = if is_group_limited { inner.into() } else { classes[0].into() };
+        world.disk.set_qos(limited, Qos { limits, ..Qos::default() }).unwrap();
+        let (beside, hog) = (world.class(1), world.class(1_000));
+        reserve(&world, group, 20_000, 0);
+        reserve(&world, beside, 20_000, 0);
+        let asking = &classes[..if is_group_limited { 2 } else { 1 }];
+        let of_group: Vec<usize> = asking.iter().map(|c| world.backlog(0, *c, Op::Read, &[4 * KIB], 64)).collect();
+        let of_beside = world.backlog(queues - 1, beside, Op::Read, &[4 * KIB], 64);
+        world.backlog(0, hog, Op::Write, &[64 * KIB], 64);
+        world.run_for(S);
+
+        world.disk.set_qos(limited, Qos::default()).unwrap();
+        world.poll_all();
+        world.start_counting();
+        world.run_for(100 * MS);
+        let of_group: u64 = of_group.iter().map(|load| world.loads[*load].dispatched).sum();
+        let of_beside = world.loads[of_beside].dispatched;
+        let what = format!("{queues} queues, group limited: {is_group_limited}");
+        assert!(of_group <= 2_100, "{what}: {of_group} of 2000 that are reserved in the time");
+        assert!(of_beside >= 1_950, "{what}: {of_beside} of 2000");
+    }
+}

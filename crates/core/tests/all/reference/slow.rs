@@ -83,9 +83,11 @@ impl Slow {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Turn {
     Shares,
+    /// A reservation, paid with shares.
     Charged,
     Aged,
-    Reserved,
+    /// That of this node, the class or a group above it; not paid.
+    Reserved(usize),
 }
 
 #[derive(Debug)]
@@ -100,6 +102,10 @@ pub(crate) struct Slow {
     /// When old requests may go first again.
     aged: u128,
     carry_fs: u128,
+    /// The nodes that were due before their turn at the last poll.
+    due: Vec<usize>,
+    /// Nodes that a change of the table has unparked since the last poll.
+    unparked: Vec<usize>,
     /// The longest piece so far.
     longest_ticks: u128,
     depth_ticks: u128,
@@ -125,6 +131,8 @@ impl Slow {
             slip: 0,
             aged: 0,
             carry_fs: 0,
+            due: Vec::new(),
+            unparked: Vec::new(),
             longest_ticks: 0,
             depth_ticks: ticks(disk.effective_goal_ns()),
             window_ticks: ticks(disk.window_ns()),
@@ -163,31 +171,44 @@ impl Slow {
 
     /// Who waits for a limit looks again.
     pub(crate) fn table_changed(&mut self) {
-        self.unpark_until(u64::MAX);
+        while let Some((_, at)) = self.unpark_first(u64::MAX) {
+            self.unparked.push(at);
+        }
     }
 
-    /// In the order in which they may go: the first that joins an idle group sets its clock. Who they are, and since when they
+    /// In the order in which they may go: the first that joins an idle group sets its clock. Who it is, and since when it
     /// could have gone.
-    fn unpark_until(&mut self, now_ns: u64) -> Vec<(u64, usize)> {
+    fn unpark_first(&mut self, now_ns: u64) -> Option<(u64, usize)> {
         let until = |at: usize| self.nodes[at].parked_until_ns.map(|until_ns| (until_ns, at));
-        let mut due: Vec<(u64, usize)> = (0..self.nodes.len()).filter_map(until).collect();
-        due.retain(|(until_ns, _)| *until_ns <= now_ns);
-        due.sort_unstable();
-        for (_, at) in &due {
-            self.nodes[*at].parked_until_ns = None;
-            self.settle(*at);
+        let (until_ns, at) = (0..self.nodes.len()).filter_map(until).min().filter(|(until_ns, _)| *until_ns <= now_ns)?;
+        self.nodes[at].parked_until_ns = None;
+        self.settle(at);
+        Some((until_ns, at))
+    }
+
+    /// What a node that gets work or comes back from a limit has not asked for before, it is not owed; nor are the groups
+    /// that become active with it.
+    fn begin_reservations(&mut self, now_ns: u64, mut at: usize) {
+        let now = self.reserved_time(now_ns);
+        while at != 0 {
+            let node = &mut self.nodes[at];
+            node.reservations = node.reservations.map(|tag| tag.max(now));
+            let (is_active, parent) = (node.active, node.parent);
+            if !is_active || self.active_children(parent).count() > 1 {
+                return;
+            }
+            at = parent;
         }
-        due
     }
 
     pub(crate) fn enqueue(&mut self, now_ns: u64, at: usize, user: u64, op: Op, len_bytes: u32) {
-        let reserved_now = self.reserved_time(now_ns);
         let node = &mut self.nodes[at];
-        if node.line.is_empty() && (node.qos.reservation.iops > 0 || node.qos.reservation.bandwidth > 0) {
-            node.reservations = node.reservations.map(|tag| tag.max(reserved_now));
-        }
+        let is_first = node.line.is_empty();
         node.line.push_back(Request { user, op, len_bytes, sent_bytes: 0, enqueued_ns: now_ns });
         self.settle(at);
+        if is_first {
+            self.begin_reservations(now_ns, at);
+        }
     }
 
     /// Takes a request, or what is left of it, out of its line.
@@ -279,8 +300,12 @@ impl Slow {
 
     /// What must happen at a poll now.
     pub(crate) fn poll(&mut self, disk: &Disk, now_ns: u64) -> Expected {
-        for (until_ns, at) in self.unpark_until(now_ns) {
+        for at in std::mem::take(&mut self.unparked) {
+            self.begin_reservations(now_ns, at);
+        }
+        while let Some((until_ns, at)) = self.unpark_first(now_ns) {
             self.nodes[at].came_back_ns = (now_ns, until_ns);
+            self.begin_reservations(now_ns, at);
         }
         let mut is_tie = false;
         let retry_ns = loop {
@@ -351,7 +376,9 @@ impl Slow {
     }
 
     fn urgent_at_ns(&self, at: usize, now_ns: u64) -> Option<u64> {
-        self.nodes[at].line.front()?;
+        if self.nodes[at].line.is_empty() && self.active_children(at).next().is_none() {
+            return None;
+        }
         let reserved = self.reserved_tag(at).map(|tag| (tag + self.slip).div_ceil(TICKS_PER_NS) as u64);
         let aged = self.aged_at_ns(at).map(|at_ns| at_ns.max(self.aged_again_ns()));
         [reserved, aged].into_iter().flatten().filter(|at_ns| *at_ns > now_ns).min()
@@ -371,17 +398,24 @@ impl Slow {
         let due: Vec<(u128, usize, bool)> =
             (1..self.nodes.len()).filter(|at| self.can_run(*at)).filter_map(due).collect();
         let first = due.iter().map(|(tag, ..)| *tag).min()?;
-        let tied = due.into_iter().filter(|(tag, ..)| *tag == first);
-        let tied: Vec<(usize, Turn)> = tied.map(|(_, class, aged)| (class, self.urgent_turn(class, aged))).collect();
+        let mut tied: Vec<_> = due.into_iter().filter(|(tag, ..)| *tag == first).collect();
+        // Groups are older than classes, and none is removed, so the class table names the first of them before all.
+        if let Some(group) = tied.iter().position(|(_, at, _)| self.nodes[*at].is_group) {
+            tied = vec![tied[group]];
+        }
+        let tied = tied.into_iter().map(|(_, node, aged)| (node, self.urgent_turn(node, aged)));
+        let tied: Vec<(usize, Turn)> = tied.collect();
         // Whom the class table names first goes first; its order is not known here.
         self.unsure |= tied.iter().any(|(_, turn)| *turn != tied[0].1);
-        Some((tied.iter().map(|(class, _)| *class).collect(), tied[0].1))
+        self.due = tied.iter().map(|(node, _)| *node).collect();
+        let below = |node: usize| if self.nodes[node].is_group { self.by_shares(node) } else { vec![node] };
+        Some((tied.iter().flat_map(|(node, _)| below(*node)).collect(), tied[0].1))
     }
 
-    /// Whether a class that goes before its turn pays with its shares.
-    fn urgent_turn(&mut self, class: usize, aged: bool) -> Turn {
+    /// Whether a class or group that goes before its turn pays with its shares.
+    fn urgent_turn(&mut self, node: usize, aged: bool) -> Turn {
         let mut by_shares = true;
-        let mut at = class;
+        let mut at = node;
         while at != 0 {
             let parent = self.nodes[at].parent;
             let slack = MEAN_SLACK_FS * FINE / i128::from(self.nodes[at].shares);
@@ -393,7 +427,7 @@ impl Slow {
         match (aged, by_shares) {
             (true, _) => Turn::Aged,
             (false, true) => Turn::Charged,
-            (false, false) => Turn::Reserved,
+            (false, false) => Turn::Reserved(node),
         }
     }
 
@@ -494,14 +528,15 @@ impl Slow {
         self.longest_ticks = self.longest_ticks.max(ticks);
         self.tokens = self.tokens.max(now) + ticks;
         self.in_device.push((id, ticks));
-        self.charge_tags(class, op, bytes, first, now_ns);
+        self.charge_tags(class, turn, (op, bytes, first), now_ns);
         let cost_fs = i128::from(disk.cost(op, bytes).as_fs());
         if turn == Turn::Aged {
             self.aged = self.aged.max(now) + 8 * (cost_fs as u128 / FS_PER_TICK);
         }
         self.nodes[class].received_fs += cost_fs as u128;
+        let top = if let Turn::Reserved(node) = turn { node } else { 0 };
         let mut at = class;
-        while turn != Turn::Reserved && at != 0 {
+        while at != top {
             let parent = self.nodes[at].parent;
             if parent == 0 && turn == Turn::Shares {
                 self.served = self.served.max(self.nodes[at].clock);
@@ -520,16 +555,22 @@ impl Slow {
         bytes
     }
 
-    fn charge_tags(&mut self, class: usize, op: Op, bytes: u32, first: bool, now_ns: u64) {
-        let now = u128::from(now_ns) * TICKS_PER_NS;
-        let reservation = self.nodes[class].qos.reservation;
-        let reserved_now = now.saturating_sub(self.slip);
+    fn charge_tags(&mut self, class: usize, turn: Turn, (op, bytes, first): (Op, u32, bool), now_ns: u64) {
         let rate = |per_s: u64| if per_s == 0 { Rate::Unlimited } else { Rate::per_second(per_s) };
-        let moved =
-            [rate_ticks(rate(reservation.iops), u32::from(first)), rate_ticks(rate(reservation.bandwidth), bytes)];
-        for (tag, ticks) in self.nodes[class].reservations.iter_mut().zip(moved).filter(|(_, ticks)| *ticks > 0) {
-            self.slip += reserved_now.saturating_sub(*tag).saturating_sub(DEBT_TICKS).min(ticks);
-            *tag = (*tag).min(reserved_now).max(reserved_now.saturating_sub(2 * DEBT_TICKS)) + ticks;
+        let mut is_inner = false;
+        let mut at = class;
+        while at != 0 {
+            let Node { parent, qos, reservations, .. } = &mut self.nodes[at];
+            let of = qos.reservation;
+            let moved = [rate_ticks(rate(of.iops), u32::from(first)), rate_ticks(rate(of.bandwidth), bytes)];
+            let reserved_now = (u128::from(now_ns) * TICKS_PER_NS).saturating_sub(self.slip);
+            for (tag, ticks) in reservations.iter_mut().zip(moved).filter(|(_, ticks)| *ticks > 0) {
+                self.slip += reserved_now.saturating_sub(*tag).saturating_sub(DEBT_TICKS).min(ticks);
+                let most = if is_inner { reserved_now + ticks } else { reserved_now };
+                *tag = (*tag).min(most).max(reserved_now.saturating_sub(2 * DEBT_TICKS)) + ticks;
+            }
+            is_inner |= matches!(turn, Turn::Charged | Turn::Reserved(_)) && self.due.contains(&at);
+            at = *parent;
         }
         // A late poll counts from when the request could have gone.
         let mut from_ns = now_ns;
