@@ -34,15 +34,14 @@ enum plimsoll_op {
 };
 
 /* The quality of service of a class or group besides its shares. 0 in a field is a setting that is not made, so initialise
- * it with plimsoll_qos qos = {0}. A group has limits only. */
+ * it with plimsoll_qos qos = {0}. A group has limits and a reservation only, for its classes together. */
 typedef struct plimsoll_qos {
-    /* Upper limits a second: calls and bytes, of reads and writes together, of reads, and of all others. Those of a group
-     * hold for its classes together. */
+    /* Upper limits a second: calls and bytes, of reads and writes together, of reads, and of all others. */
     uint64_t limit_iops, limit_read_iops, limit_write_iops;
     uint64_t limit_bytes_per_s, limit_read_bytes_per_s, limit_write_bytes_per_s;
     /* The burst after a pause, as time at the limit's rate. 0: one call. */
     uint64_t limit_burst_ns;
-    /* Rates a second that the class gets whenever it has work. */
+    /* Rates a second that the class, or whichever classes of the group ask, get whenever they have work. */
     uint64_t reservation_iops, reservation_bytes_per_s;
     /* A latency, from plimsoll_enter to plimsoll_leave, below which a part of the calls must stay: above 0 and below 1,
      * such as 0.99. If the class misses it, classes with looser targets yield. */
@@ -91,7 +90,7 @@ int plimsoll_set_shares(plimsoll_gate *gate, uint32_t class_id, uint32_t shares)
 
 /* Sets all of the quality of service of a class or group. Calls that wait follow within 100 ms. Returns 0, or -EINVAL if
  * nothing has changed: for an unknown class, a quantile that is not above 0 and below 1, or a group that is given more
- * than limits. */
+ * than limits and a reservation. */
 int plimsoll_set_qos(plimsoll_gate *gate, uint32_t class_id, const plimsoll_qos *qos);
 
 /* Writes the present quality of service of a class or group to `qos`: `plimsoll attach` may have changed its limits.

@@ -19,8 +19,8 @@
 //! wait for one limit, each may be late for the place that it has booked, so up to one request per queue is sent at
 //! once, not one in all; in the long run the rate is exact. Requests of a class keep their order: a write that waits
 //! for a write limit holds back the reads of its class behind it. Of a group only limits and reservation count, of the
-//! root only limits: latency target and longest waits are ignored here. `plimsoll`'s registry of classes gives groups
-//! only limits, and refuses the rest; it uses the reservation of a group for a class of several shards.
+//! root only limits: latency target and longest waits are ignored here, and refused by `plimsoll`'s registry of classes
+//! ([`Qos::for_classes_only`]).
 //!
 //! # Example
 //! ```
@@ -95,7 +95,7 @@ impl Default for Limits {
     }
 }
 
-/// Rates that a class gets whenever it has work. 0: none.
+/// Rates that a class, or the classes of a group together, get whenever they have work. 0: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reservation {
     /// Requests per second.
@@ -119,7 +119,7 @@ pub struct LatencyTarget {
 pub struct Qos {
     /// Upper limits.
     pub limits: Limits,
-    /// Rates that the class gets whenever it has work.
+    /// Rates that the class gets whenever it has work; of a group, its classes together.
     pub reservation: Reservation,
     /// The latency target. If the class misses it, classes with looser targets yield.
     pub latency_target: Option<LatencyTarget>,
@@ -131,12 +131,11 @@ pub struct Qos {
 }
 
 impl Qos {
-    /// Returns the settings that it has besides limits, in words, or `None` if there are none. Groups have no use for
-    /// them.
+    /// Returns the settings that it has and that a group cannot have, in words, or `None` if there are none: they are
+    /// about single requests, which only classes have.
     #[must_use]
-    pub fn besides_limits(&self) -> Option<String> {
+    pub fn for_classes_only(&self) -> Option<String> {
         let settings = [
-            (self.has_reservation(), "a reservation"),
             (self.latency_target.is_some(), "a latency target"),
             (self.max_wait_ns.is_some(), "a longest wait"),
             (self.max_delay_ns.is_some(), "a longest delay"),

@@ -11,7 +11,7 @@
 //! a reservation (`reservation_iops`, `reservation_bandwidth`), `latency_target` (`2ms p99`), `max_wait` and
 //! `max_delay`.
 //!
-//! **Limits.** At most 64 levels (io_tester has two). Groups have shares and limits only: other
+//! **Limits.** At most 64 levels (io_tester has two). Groups have shares, limits and a reservation only: other
 //! keys of a group are refused.
 //!
 //! **Example.**
@@ -83,7 +83,7 @@ const GROUP: Schema = Schema::of("a scheduling group", qos::with_qos_keys!("name
 /// # Errors
 /// With the line: unknown, duplicate or missing keys, shares outside 1 to [`MAX_SHARES`], a duplicate name, an unknown
 /// parent, a group that is its own ancestor, a tree deeper than [`MAX_DEPTH`], a `default` with a parent or members,
-/// invalid limits and targets, a group with more than shares and limits.
+/// invalid limits and targets, a group with more than shares, limits and a reservation.
 pub fn parse(source_name: &str, text: &str) -> Result<SchedGroups, ConfigError> {
     parse_source(&Source::new(source_name, text))
 }
@@ -176,7 +176,7 @@ fn check_default(
     }
 }
 
-/// Refuses groups with more than shares and limits: only classes have requests, to which the rest applies.
+/// Refuses groups with more than shares, limits and a reservation: the rest is about requests, which only classes have.
 fn check_groups(groups: &[SchedGroup], entries: &[Field<'_>]) -> Result<(), ConfigError> {
     for (at, (group, entry)) in groups.iter().zip(entries).enumerate() {
         if groups.iter().any(|member| member.parent == Some(at)) {
@@ -186,9 +186,10 @@ fn check_groups(groups: &[SchedGroup], entries: &[Field<'_>]) -> Result<(), Conf
     Ok(())
 }
 
-/// Refuses settings of the group `name` besides limits. `field` is where they are written.
+/// Refuses settings of the group `name` that are for classes only. `field` is where they are written.
 pub(super) fn check_group(name: &str, qos: &Qos, field: &Field<'_>) -> Result<(), ConfigError> {
-    let Some(given) = qos.besides_limits() else { return Ok(()) };
-    let message = format!("the group {} has {given}, but a group has shares and limits only", quoted(name));
+    let Some(given) = qos.for_classes_only() else { return Ok(()) };
+    let message =
+        format!("the group {} has {given}, but a group has shares, limits and a reservation only", quoted(name));
     Err(field.error(Code::NotSupported, message).with_help("give the rest to the classes inside the group"))
 }

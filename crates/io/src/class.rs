@@ -70,11 +70,11 @@ pub enum ClassError {
     TooMany,
     /// The quantile of a latency target is not above 0 and below 1; holds the quantile.
     BadQuantile(String),
-    /// A group was given more than limits.
-    GroupHasOnlyLimits {
+    /// A group was given settings that are about single requests, which only classes have.
+    ForClassesOnly {
         /// The group.
         group: String,
-        /// The settings that it cannot have, in words.
+        /// These settings, in words.
         given: String,
     },
 }
@@ -92,10 +92,10 @@ impl fmt::Display for ClassError {
                 "a latency target cannot be for the part {quantile} of the requests: name one above 0 and below 1, such as \
                  0.99 for a p99"
             ),
-            ClassError::GroupHasOnlyLimits { group, given } => write!(
+            ClassError::ForClassesOnly { group, given } => write!(
                 f,
-                "group `{group}` was given {given}, but a group has shares and limits only: give the rest to the classes \
-                 inside it"
+                "group `{group}` was given {given}, but a group has shares, limits and a reservation only: give the \
+                 rest to the classes inside it"
             ),
         }
     }
@@ -220,11 +220,13 @@ impl Classes {
     }
 
     /// Changes the quality of service of a class or group, on every disk and in all shards, while they run. Each disk
-    /// has the limits and reservations for itself. A group has limits only.
+    /// has the limits and reservations for itself. Those of a group are for its classes together, whichever ask; it has
+    /// nothing else.
     ///
     /// # Errors
     /// [`ClassError::Unknown`]; [`ClassError::BadQuantile`] if the target's quantile is not above 0 and below 1;
-    /// [`ClassError::GroupHasOnlyLimits`] if a group is given anything else. Nothing has changed then.
+    /// [`ClassError::ForClassesOnly`] if a group is given anything but limits and a reservation. Nothing has changed
+    /// then.
     pub fn set_qos(&self, class: Class, qos: Qos) -> Result<(), ClassError> {
         self.update_qos(class, |now| *now = qos)
     }
@@ -246,9 +248,9 @@ impl Classes {
             return Err(ClassError::BadQuantile(target.quantile.to_string()));
         }
         if entry.is_group
-            && let Some(given) = qos.besides_limits()
+            && let Some(given) = qos.for_classes_only()
         {
-            return Err(ClassError::GroupHasOnlyLimits { group: entry.name.to_string(), given });
+            return Err(ClassError::ForClassesOnly { group: entry.name.to_string(), given });
         }
         entry.qos = qos;
         self.changed();
@@ -327,30 +329,29 @@ mod tests {
         classes.add_class("a", None, 7).unwrap();
     }
 
-    /// Everything but the limits was ignored without a word.
+    /// What else a group was given was ignored without a word.
     #[test]
-    fn a_group_has_limits_only() {
+    fn a_group_has_limits_and_a_reservation_only() {
         let classes = Classes::new();
         let group = classes.add_group("background", None, 10).unwrap();
-        let limits = Qos { limits: Limits { iops: Rate::per_second(5), ..Limits::default() }, ..Qos::default() };
-        classes.set_qos(group, limits).unwrap();
+        let limits = Limits { iops: Rate::per_second(5), ..Limits::default() };
+        let both = Qos { limits, reservation: Reservation { iops: 5, bandwidth: 0 }, ..Qos::default() };
+        classes.set_qos(group, both).unwrap();
 
-        let reservation = Reservation { iops: 5, bandwidth: 0 };
         let latency_target = Some(LatencyTarget { latency_ns: 1_000_000, quantile: 0.99 });
         let table = [
-            (Qos { reservation, ..limits }, "a reservation"),
-            (Qos { reservation, latency_target, ..limits }, "a reservation, a latency target"),
-            (Qos { max_wait_ns: Some(5), ..limits }, "a longest wait"),
-            (Qos { max_delay_ns: Some(5), ..limits }, "a longest delay"),
+            (Qos { latency_target, ..both }, "a latency target"),
+            (Qos { latency_target, max_wait_ns: Some(5), ..both }, "a latency target, a longest wait"),
+            (Qos { max_delay_ns: Some(5), ..both }, "a longest delay"),
         ];
         for (qos, expected) in table {
             let error = classes.set_qos(group, qos).unwrap_err();
             let (group, given) = ("background".to_owned(), expected.to_owned());
-            assert_eq!(error, ClassError::GroupHasOnlyLimits { group, given });
-            assert!(error.to_string().contains("shares and limits only"), "{error}");
+            assert_eq!(error, ClassError::ForClassesOnly { group, given });
+            assert!(error.to_string().contains("shares, limits and a reservation only"), "{error}");
             classes.set_qos(Class::DEFAULT, qos).unwrap();
         }
-        assert_eq!(classes.list()[group.index()].qos, limits, "nothing has changed");
+        assert_eq!(classes.list()[group.index()].qos, both, "nothing has changed");
     }
 
     /// Adding one searched the names of all before: 58 s for these.

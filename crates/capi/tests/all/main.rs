@@ -67,6 +67,10 @@ int main(int count, char **arguments) {
     CHECK(plimsoll_set_qos(gate, 9, &all) == -EINVAL && plimsoll_set_qos(gate, 1 << 20, &all) == -EINVAL);
     CHECK(plimsoll_get_qos(gate, 9, &now) == -EINVAL && plimsoll_get_qos(gate, 1 << 20, &now) == -EINVAL);
     CHECK(plimsoll_set_qos(gate, group, &all) == -EINVAL);
+    plimsoll_qos of_group = {1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0, 0};
+    CHECK(plimsoll_set_qos(gate, group, &of_group) == 0);
+    CHECK(plimsoll_get_qos(gate, group, &now) == 0 && !memcmp(&now, &of_group, sizeof now));
+    CHECK(plimsoll_set_qos(gate, group, &none) == 0);
     plimsoll_qos bad = all;
     bad.latency_target_quantile = 99;
     CHECK(plimsoll_set_qos(gate, backup, &bad) == -EINVAL);

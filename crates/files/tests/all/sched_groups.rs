@@ -50,6 +50,10 @@ fn entries_that_are_refused() {
 
 #[test]
 fn quality_of_service() {
+    let group = "- {name: b, shares: 1, parent: a}\n- {name: a, shares: 5, limit_iops: 6, reservation_iops: 5}";
+    let qos = parse("groups.yaml", group).unwrap().groups[1].qos;
+    assert_eq!((qos.limits.iops.get(), qos.reservation.iops), (Some(6), 5));
+
     let text = "- {name: a, shares: 5, limit_iops: 100, limit_bandwidth_read: 1M/s, limit_burst: 10ms, \
                 reservation_iops: 50, latency_target: 2ms p99, max_wait: 1s, max_delay: 20ms}";
     let qos = parse("groups.yaml", text).unwrap().groups[0].qos;
@@ -70,8 +74,6 @@ fn quality_of_service_that_is_refused() {
     refused(&with("latency_target: 2ms p100"), Code::InvalidValue, 3, "2ms p99");
     refused(&with("latency_target: 0 p99"), Code::InvalidValue, 3, "2ms p99");
     refused(&with("max_wait: 5"), Code::InvalidValue, 3, "such as 1.5ms");
-    let group = "- {name: b, shares: 1, parent: a}\n- {name: a, shares: 5, reservation_iops: 5}";
-    refused(group, Code::NotSupported, 2, "classes inside");
     // These were ignored.
     for key in ["latency_target: 2ms p99", "max_wait: 1s", "max_delay: 1s"] {
         let group = format!("- {{name: b, shares: 1, parent: a}}\n- {{name: a, shares: 5, limit_iops: 5, {key}}}");

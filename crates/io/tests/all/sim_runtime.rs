@@ -13,7 +13,7 @@ use plimsoll::backend::sim::{SimConfig, SimWorld};
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::LatencyGoal;
 use plimsoll::{
-    Class, Classes, DiskSetup, Reactor, Runtime, Shard, ShardOptions, SharedFile, SimError, SimRuntime, Topology,
+    Class, Classes, DiskSetup, Qos, Reactor, Reservation, Runtime, Shard, ShardOptions, SharedFile, SimError, SimRuntime, Topology,
 };
 
 const BLOCK: usize = 4096;
@@ -218,4 +218,52 @@ fn a_runtime_on_threads_shares_one_world() {
         });
         runtime.stop().unwrap();
     });
+}
+
+/// A group's reservation, given by the registry, is for whichever of its classes ask on whichever shards.
+#[test]
+fn a_reservation_of_a_group_is_kept_while_its_classes_come_and_go() {
+    for num_io_queues in [None, Some(1)] {
+        let world = world(5);
+        let setup = DiskSetup { num_io_queues, ..disk(10_000, 1 << 30, LatencyGoal::NoSplit) };
+        if Topology::new(2, Classes::new(), vec![setup.clone()]).is_err() {
+            // A machine with several NUMA nodes wants a queue for each.
+            continue;
+        }
+        let (runtime, topology) = start(&world, 2, setup);
+        let classes = topology.classes().clone();
+        let group = classes.add_group("group", None, 1).unwrap();
+        let [first, second] = ["first", "second"].map(|name| classes.add_class(name, Some(group), 100).unwrap());
+        let hog = classes.add_class("hog", None, 1000).unwrap();
+        let reservation = Reservation { iops: 4_000, bandwidth: 0 };
+        classes.set_qos(group, Qos { reservation, ..Qos::default() }).unwrap();
+
+        let file = topology.file("data".as_ref(), CREATE, 0);
+        let load = |class, shard| {
+            for _ in 0..16 {
+                let (own, file) = (runtime.shard(shard).clone(), Arc::clone(&file));
+                let writes = async move { while own.write_at(&file, class, 0, filled(BLOCK, 1, 0)).await.0.is_ok() {} };
+                runtime.shard(shard).spawn(writes).detach();
+            }
+        };
+        let dispatched = |class| {
+            let of_shard = |shard| runtime.shard(shard).reactor().class_stats(0, class).map_or(0, |s| s.dispatched);
+            of_shard(0) + of_shard(1)
+        };
+        let check = |asking: &[Class]| {
+            runtime.run_for(Duration::from_millis(200)).unwrap();
+            let before: u64 = asking.iter().copied().map(dispatched).sum();
+            runtime.run_for(Duration::from_secs(1)).unwrap();
+            let of_group = asking.iter().copied().map(dispatched).sum::<u64>() - before;
+            assert!((3_960..4_100).contains(&of_group), "{num_io_queues:?}: {of_group} of 4000 for {asking:?}");
+        };
+
+        [0, 1].into_iter().for_each(|shard| load(hog, shard));
+        load(first, 0);
+        check(&[first]);
+        load(second, 1);
+        check(&[first, second]);
+        classes.remove(first).unwrap();
+        check(&[second]);
+    }
 }

@@ -138,10 +138,10 @@ fn check_classes(spec: &WorldSpec) -> Result<(), WorldError> {
     Ok(())
 }
 
-/// Refuses settings of a group besides limits: only classes have requests, to which they apply.
+/// Refuses settings of a group that are about single requests: only classes have these.
 fn check_qos(class: &ClassSpec, qos: &Qos, item: &str) -> Result<(), WorldError> {
-    match qos.besides_limits().filter(|_| class.is_group) {
-        Some(given) => Err(invalid(item, format!("a group has shares and limits only, not {given}"))),
+    match qos.for_classes_only().filter(|_| class.is_group) {
+        Some(given) => Err(invalid(item, format!("a group has shares, limits and a reservation only, not {given}"))),
         None => Ok(()),
     }
 }

@@ -155,10 +155,10 @@ fn worlds_that_cannot_be_are_refused_by_name() {
     refused("0 shares", |w| w.classes[0].shares = 0);
     let waits = Qos { max_wait_ns: Some(1), ..Qos::default() };
     let group = ClassSpec::group("g", 1);
-    refused("class \"g\": a group has shares and limits only, not a longest wait", |w| {
+    refused("class \"g\": a group has shares, limits and a reservation only, not a longest wait", |w| {
         w.classes.push(ClassSpec { qos: waits, ..group.clone() });
     });
-    refused("a group has shares and limits only, not a longest wait", |w| {
+    refused("a group has shares, limits and a reservation only, not a longest wait", |w| {
         w.classes.push(group.clone());
         w.actions.push(Action { at_ns: 1, change: Change::SetQos { class: "g".into(), qos: waits } });
     });
