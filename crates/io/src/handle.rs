@@ -4,7 +4,7 @@
 //! Most programs run on Tokio or on other threads, not on shards, and still need their I/O scheduled.
 //!
 //! # How it works
-//! A [`Handle`] reaches one shard ([`Runtime::handle`](crate::Runtime::handle)) or all of them in turn
+//! A [`Handle`] reaches one shard ([`Runtime::handle`](crate::Runtime::handle)), or all in turn that have not ended
 //! ([`Runtime::any_shard`](crate::Runtime::any_shard)). It opens [`File`](crate::File)s, which most programs use from
 //! then on. Requests travel in slots (`slot.rs`): no allocation, one wake-up, and dropping a future cancels the queued
 //! part of its request. Jobs ([`Handle::run`]) are boxed, and run to their end even if the caller stops waiting.
@@ -58,9 +58,15 @@ struct Round {
 }
 
 impl Round {
-    fn next(&self) -> u16 {
-        let turn = usize::from(self.turns.fetch_add(1, Relaxed));
-        self.shards[turn % self.shards.len()]
+    /// Returns the next shard in turn. If that is not open, the open ones take its turns, one after the other.
+    fn next(&self, is_open: impl Fn(u16) -> bool) -> u16 {
+        let (turn, shards) = (usize::from(self.turns.fetch_add(1, Relaxed)), self.shards.len());
+        let first = self.shards[turn % shards];
+        if is_open(first) {
+            return first;
+        }
+        let open = || self.shards.iter().copied().filter(|shard| is_open(*shard));
+        open().nth(turn / shards % open().count().max(1)).unwrap_or(first)
     }
 }
 
@@ -95,17 +101,22 @@ impl Handle {
         answered.await.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, GONE))
     }
 
-    /// Runs `body` on the shard without waiting for it. If the shard has stopped, drops `body`. A panic in `body`, or
+    /// Runs `body` on the shard without waiting for it. If the shard stops before, drops `body`. A panic in `body`, or
     /// in its future, ends only that task; only the panic's own message reports it.
     ///
     /// # Errors
-    /// `WouldBlock` if too many jobs wait for the shard already; `body` is dropped.
+    /// `WouldBlock` if too many jobs wait for the shard already; `BrokenPipe` if the shard has stopped. `body` is
+    /// dropped.
     pub fn spawn<F>(&self, body: impl FnOnce(Shard) -> F + Send + 'static) -> io::Result<()>
     where
         F: Future<Output = ()> + 'static,
     {
-        let shard = self.next_shard();
-        let place: Option<JobPlace> = self.topology.mailboxes().reserve_job(shard);
+        let mailboxes = self.topology.mailboxes();
+        let shard = self.next_shard(|shard| shard);
+        if !mailboxes.is_open(shard) {
+            return Err(explained(libc::EPIPE, GONE.to_owned()));
+        }
+        let place: Option<JobPlace> = mailboxes.reserve_job(shard);
         let place = place.ok_or_else(|| explained(libc::EAGAIN, FULL.to_owned()))?;
         let job = move |shard: &Shard| {
             drop(place);
@@ -113,7 +124,7 @@ impl Handle {
             // The task calls `body`, so that the executor confines a panic to it.
             shard.spawn(async move { body(own).await }).detach();
         };
-        self.topology.mailboxes().send(shard, Shard::job(job));
+        mailboxes.send(shard, Shard::job(job));
         Ok(())
     }
 
@@ -130,10 +141,11 @@ impl Handle {
         &self.topology
     }
 
-    fn next_shard(&self) -> u16 {
+    /// Returns the shard that it reaches; if it reaches several, the one that `serves` the next of them.
+    fn next_shard(&self, serves: impl Fn(u16) -> u16) -> u16 {
         match &self.to {
             To::One(shard) => *shard,
-            To::Any(round) => round.next(),
+            To::Any(round) => serves(round.next(|shard| self.topology.mailboxes().is_open(serves(shard)))),
         }
     }
 
@@ -146,11 +158,8 @@ impl Handle {
         offset: u64,
         data: Data,
     ) -> Submitted<'_> {
-        let shard = match &self.to {
-            To::One(shard) => *shard,
-            // Straight to the shard with the I/O queue: no second message, and a queued request can be cancelled.
-            To::Any(_) => self.topology.coordinator(file.disk(), self.next_shard()),
-        };
+        // Straight to the shard with the I/O queue: no second message, and a queued request can be cancelled.
+        let shard = self.next_shard(|shard| self.topology.coordinator(file.disk(), shard));
         let request = Request { file: Arc::clone(file), class, kind, offset, data, tag: 0 };
         Submitted::new(self.topology.mailboxes(), shard, request)
     }

@@ -20,7 +20,7 @@
 //! answer; a file is closed once. In a turn, a shard reads at most the messages that were there when it began to read.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
@@ -58,6 +58,8 @@ struct Peer {
     /// Slots without a request.
     pool: ArrayQueue<Arc<Slot>>,
     reach: RwLock<Reach>,
+    /// Whether the shard takes requests and jobs of handles, as of the last change of `reach`.
+    is_open: AtomicBool,
     /// Jobs and requests of handles that have not been started yet.
     jobs: Arc<AtomicUsize>,
     /// Jobs refused because too many waited.
@@ -87,6 +89,14 @@ impl Reach {
     }
 }
 
+impl Peer {
+    /// Changes `reach`, which the caller has locked for writing.
+    fn set_reach(&self, reach: &mut Reach, to: Reach) {
+        self.is_open.store(matches!(to, Reach::NotYet | Reach::Open(_)), Relaxed);
+        *reach = to;
+    }
+}
+
 impl Message {
     /// Returns whether the message reaches a shard that does not run: it may be awaited there, and asks for nothing.
     fn is_for_paused(&self) -> bool {
@@ -109,6 +119,7 @@ impl Mailboxes {
             inbox: Inbox::default(),
             pool: ArrayQueue::new(max_jobs.clamp(1, POOLED_MAX)),
             reach: RwLock::default(),
+            is_open: AtomicBool::new(true),
             jobs: Arc::default(),
             refused_jobs: AtomicU64::new(0),
         };
@@ -176,7 +187,7 @@ impl Mailboxes {
         let mut reach = peer.reach.write().unwrap_or_else(PoisonError::into_inner);
         let is_free = reach.is_free();
         if is_free {
-            *reach = Reach::Open(wake);
+            peer.set_reach(&mut reach, Reach::Open(wake));
         }
         is_free
     }
@@ -189,7 +200,7 @@ impl Mailboxes {
             if !reach.is_free() {
                 return false;
             }
-            *reach = Reach::Gate;
+            peer.set_reach(&mut reach, Reach::Gate);
         }
 
         // These were sent before the gate took the place.
@@ -206,7 +217,8 @@ impl Mailboxes {
         let Some(peer) = self.peers.get(usize::from(shard)) else { return };
         let mut reach = peer.reach.write().unwrap_or_else(PoisonError::into_inner);
         let Reach::Open(wake) = &*reach else { return };
-        *reach = Reach::Paused(wake.clone());
+        let paused = Reach::Paused(wake.clone());
+        peer.set_reach(&mut reach, paused);
         let unread: Vec<Message> = std::iter::from_fn(|| peer.messages.pop()).collect();
         let (kept, left): (Vec<_>, Vec<_>) = unread.into_iter().partition(Message::is_for_paused);
         kept.into_iter().for_each(|message| peer.messages.push(message));
@@ -226,7 +238,8 @@ impl Mailboxes {
         let Some(peer) = self.peers.get(usize::from(shard)) else { return };
         let mut reach = peer.reach.write().unwrap_or_else(PoisonError::into_inner);
         if let Reach::Paused(wake) = &*reach {
-            *reach = Reach::Open(wake.clone());
+            let open = Reach::Open(wake.clone());
+            peer.set_reach(&mut reach, open);
         }
     }
 
@@ -234,7 +247,7 @@ impl Mailboxes {
     pub(crate) fn close(&self, shard: u16) {
         let Some(peer) = self.peers.get(usize::from(shard)) else { return };
         let mut reach = peer.reach.write().unwrap_or_else(PoisonError::into_inner);
-        *reach = Reach::Closed;
+        peer.set_reach(&mut reach, Reach::Closed);
         // Under the lock: once the shard is opened again, new messages are another reactor's.
         let left: Vec<Message> = std::iter::from_fn(|| peer.messages.pop()).collect();
         let submitted = peer.inbox.take();
@@ -264,6 +277,11 @@ impl Mailboxes {
                 self.refuse(message);
             }
         }
+    }
+
+    /// Returns whether `shard` takes requests and jobs of handles, without a lock. It may end at any moment.
+    pub(crate) fn is_open(&self, shard: u16) -> bool {
+        self.peers.get(usize::from(shard)).is_some_and(|peer| peer.is_open.load(Relaxed))
     }
 
     /// Returns whether a gate has the place of `shard`.

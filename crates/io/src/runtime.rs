@@ -421,7 +421,7 @@ impl Runtime {
     }
 
     /// Returns a handle to all shards in turn, for use from any thread by code that needs no particular shard. Its
-    /// clones share the turns.
+    /// clones share the turns. A shard that has ended gets no turn while another runs.
     #[must_use]
     pub fn any_shard(&self) -> Handle {
         Handle::to_any(&self.topology, self.shards().collect())

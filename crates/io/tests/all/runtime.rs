@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use crate::common::nasty::{Faults, Nasty};
+use crate::common::skip::skip;
 use crate::common::{CREATE, EXISTING, TempDir, all, block_on, disk, filled, has_pattern, usable_kinds, within_reason};
 use futures_channel::oneshot;
 use plimsoll::backend::choose::BackendKind;
@@ -364,6 +365,52 @@ fn jobs_wait_up_to_a_bound_and_no_further() {
     let again = SimRuntime::new(&world, &topology).unwrap();
     (0..4).for_each(|_| handle.spawn(|_| async {}).unwrap());
     drop(again);
+}
+
+/// Its part of the requests went to the shard that had ended, and failed. On the second disk, shard 2 has the queue of
+/// shard 3, too.
+#[test]
+fn any_shard_is_one_that_runs() {
+    within_reason(|| {
+        let shared = DiskSetup { num_io_queues: Some(2), ..DiskSetup::unlimited() };
+        let disks = vec![DiskSetup::unlimited(), shared];
+        let Ok(topology) = Topology::new(4, Classes::new(), disks) else {
+            skip("this machine has more than two NUMA nodes");
+            return;
+        };
+        let runtime = Runtime::start(&topology, &options(BackendKind::Memory)).unwrap();
+        let handle = runtime.any_shard();
+        let files = [0, 1].map(|disk| topology.file(format!("{disk}").as_ref(), CREATE, disk));
+        // How many of 120 jobs each shard runs; requests, and opening files, succeed on any of them. In all that is an
+        // odd number of turns for each.
+        let jobs = || {
+            let mut of_shard = [0; 4];
+            for n in 0..120 {
+                let shard = block_on(handle.run(|shard| async move { shard.number() })).unwrap();
+                of_shard[usize::from(shard)] += 1;
+                for file in &files {
+                    let end = block_on(handle.write_at(file, Class::DEFAULT, n * 512, filled(512, 1, 0))).0;
+                    assert_eq!(end.unwrap(), 512);
+                    block_on(handle.open_file(file)).unwrap();
+                }
+            }
+            of_shard
+        };
+        jobs().into_iter().for_each(|of_shard| assert!(of_shard > 0));
+
+        runtime.handle(2).spawn(|shard| async move { shard.stop() }).unwrap();
+        assert_eq!(block_on(runtime.ended()).shard, 2);
+        assert!(runtime.handle(2).spawn(|_| async {}).is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe));
+        let of_shard = jobs();
+        assert!(of_shard[2] == 0 && [0, 1, 3].iter().all(|shard| of_shard[*shard] > 0), "{of_shard:?}");
+
+        runtime.stop().unwrap();
+        let end = block_on(handle.run(|_| async {}));
+        assert_eq!(end.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        let runtime = Runtime::start(&topology, &options(BackendKind::Memory)).unwrap();
+        jobs().into_iter().for_each(|of_shard| assert!(of_shard > 0));
+        runtime.stop().unwrap();
+    });
 }
 
 #[test]
