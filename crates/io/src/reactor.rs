@@ -522,9 +522,12 @@ impl Reactor {
         }
     }
 
-    /// Clears all counters and histograms.
+    /// Clears all counters and histograms of this shard, and those of all shards and gates of the topology that have
+    /// ended. The numbers of queued requests and of pieces in the device stay.
     pub fn reset_stats(&mut self) {
         self.queues.iter_mut().flatten().for_each(DiskQueue::reset_stats);
+        #[cfg(feature = "metrics")]
+        self.topology.retired().clear();
     }
 }
 

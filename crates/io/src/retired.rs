@@ -9,7 +9,7 @@
 //! its lives, so that a reader who has asked a shard knows whether the answer is included here by now.
 //!
 //! # Limits
-//! Resetting the statistics of a shard resets none of what is here.
+//! The counters of all ended shards and gates are one sum: resetting the statistics of any shard clears it.
 //!
 //! # Example
 //! A gate admits 3 calls and is dropped, the next one admits 1: 3 are here, and the sum is 4.
@@ -39,6 +39,11 @@ impl Retired {
             }
         }
         *self.lives.entry(queues.shard()).or_default() += 1;
+    }
+
+    /// Clears the counters.
+    pub(crate) fn clear(&mut self) {
+        self.disks.clear();
     }
 
     /// Returns how many lives of a shard have ended.

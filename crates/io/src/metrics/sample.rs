@@ -244,5 +244,9 @@ mod tests {
             // One that has asked before, and one that has not.
             assert_eq!((counted(&mut early).0, counted(&mut Sampler::new(&topology)).0), (expected, expected));
         }
+
+        let backend = MemoryBackend::new(topology.memory()).unwrap();
+        Reactor::new(0, &topology, Box::new(backend)).unwrap().reset_stats();
+        assert_eq!((counted(&mut early), counted(&mut Sampler::new(&topology))), ((0, 0), (0, 0)));
     }
 }
