@@ -214,6 +214,7 @@ impl Shard {
             self.block_on(std::future::poll_fn(is_stopped))
         };
         self.give_out(Reactor::wind_down);
+        self.0.stopping.set(false);
         end
     }
 

@@ -1,9 +1,11 @@
 //! A runtime from outside: handles, wake-ups from other threads, timers, and the end.
 
 use crate::common;
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -285,6 +287,17 @@ fn a_shard_whose_run_has_ended_refuses_at_once_and_may_run_again() {
         let place = Reactor::new(0, &topology, common::memory()).map(drop);
         assert_eq!(place, Err(ReactorError::IsOpen { shard: 0 }), "the shard exists still");
         assert_eq!(shard.block_on(write()).unwrap().0.unwrap(), BLOCK);
+
+        // The second run ended before it had polled a task.
+        let (own, has_run) = (shard.clone(), Rc::new(Cell::new(false)));
+        let ran = Rc::clone(&has_run);
+        let task = async move {
+            ran.set(true);
+            own.stop();
+        };
+        shard.spawn(task).detach();
+        shard.run().unwrap();
+        assert!(has_run.get());
     });
 }
 
