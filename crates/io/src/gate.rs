@@ -126,7 +126,7 @@ impl std::error::Error for GateStartError {}
 pub enum GateError {
     /// There is no such class, or it is a group.
     UnknownClass,
-    /// As many calls wait as [`DiskSetup::max_requests`](crate::DiskSetup) allows.
+    /// As many calls wait or are admitted as [`DiskSetup::max_requests`](crate::DiskSetup) allows.
     Full,
     /// The call would wait longer than its class allows.
     Overloaded {
@@ -141,9 +141,11 @@ impl fmt::Display for GateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             GateError::UnknownClass => write!(f, "there is no such class (was it removed, or is it a group?)"),
-            GateError::Full => write!(f, "as many calls wait at the gate as may"),
+            GateError::Full => {
+                write!(f, "as many calls wait or are admitted as may: wait for some to end, or shed load")
+            }
             GateError::Overloaded { expected_ns } => {
-                write!(f, "the call would wait {expected_ns} ns, longer than its class allows")
+                write!(f, "the call would wait {expected_ns} ns, longer than its class allows: shed load")
             }
             GateError::ClassRemoved => write!(f, "the class was removed while the call waited"),
         }

@@ -40,6 +40,9 @@ const POOLED_BYTES: usize = 16 << 10;
 /// ([`File::write_buffer_at`], which allocates nothing). Dropping a future cancels the queued part of its request; the
 /// part in the device ends normally, and its memory stays with the shard until then.
 ///
+/// Requests that are under way together have no order: before a read of a range, another write to it, or a sync that
+/// must include it, await the write. The part of a cancelled write that was in the device may overwrite a later one.
+///
 /// # Example
 /// ```
 /// use plimsoll::backend::choose::BackendKind;
@@ -109,7 +112,8 @@ impl File {
         File { handle, file, class: Class::DEFAULT, info }
     }
 
-    /// Returns the same open file with its requests in `class`.
+    /// Returns the same open file with its requests in `class`. If that is a group, or unknown or removed, they are
+    /// refused ([`RefusedReason::UnknownClass`](crate::RefusedReason::UnknownClass)).
     #[must_use]
     pub fn in_class(&self, class: Class) -> File {
         File { class, ..self.clone() }
@@ -144,7 +148,8 @@ impl File {
     ///
     /// # Errors
     /// The system's error; a refusal ([`RefusedReason`](crate::RefusedReason)); `WouldBlock` if too many requests wait
-    /// already; `BrokenPipe` if the shard has stopped; `OutOfMemory`.
+    /// already; `BrokenPipe` if the shard has stopped; `ECANCELED` if the class is removed while the request is queued;
+    /// `InvalidInput` if the range, in whole blocks, is longer than 4 GiB - 1 bytes or ends beyond 2^63; `OutOfMemory`.
     pub async fn read_at(&self, offset: u64, len_bytes: usize) -> io::Result<OwnedSlice> {
         let block_bytes = u64::from(self.info.offset_align_bytes.max(1));
         let (from, until) = widened(offset, len_bytes, block_bytes)?;
@@ -224,8 +229,8 @@ impl File {
         (written.map(|_| ()), buffer)
     }
 
-    /// Makes data and metadata durable, as `fsync`: everything written before this call, and the length. On a directory
-    /// ([`OpenOptions::directory`]): the names in it.
+    /// Makes data and metadata durable, as `fsync`: all writes that have returned before this call, and the length. Of
+    /// a directory ([`OpenOptions::directory`]): the names in it.
     ///
     /// # Errors
     /// The system's error. After an error, the durable part is unknown. If the file is buffered, all later syncs of it and

@@ -35,7 +35,11 @@ macro_rules! operations {
                 (result, one(data))
             }
 
-            /// Writes all of `buffer` at `offset`, or returns an error.
+            /// Writes all of `buffer` at `offset`, or returns an error, and returns the buffer.
+            ///
+            /// # Errors
+            #[doc = $errors]
+            /// `WriteZero` if the disk took fewer bytes.
             pub async fn write_at(
                 &self,
                 file: &Arc<SharedFile>,

@@ -263,7 +263,9 @@ impl std::fmt::Display for Refused {
 impl std::fmt::Display for RefusedReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            RefusedReason::UnknownClass => "the request's class is a group, or was removed",
+            RefusedReason::UnknownClass => {
+                "the request's class is a group, was removed, or is of another registry than the topology's"
+            }
             RefusedReason::Full => "too many requests under way: wait for completions, or shed load",
             RefusedReason::Overloaded { expected_ns } => {
                 return write!(f, "the request would wait {expected_ns} ns, longer than its class allows: shed load");
@@ -273,7 +275,9 @@ impl std::fmt::Display for RefusedReason {
             RefusedReason::UnknownDisk => {
                 "the request's file is of a disk that the topology does not have: they count from 0"
             }
-            RefusedReason::ForeignFile => "the request's file was made by another topology than this shard's",
+            RefusedReason::ForeignFile => {
+                "the request's file was made by another topology than this shard's: open it by this one"
+            }
             RefusedReason::Broken { .. } => "the backend of the shard with the I/O queue has broken down",
         })
     }

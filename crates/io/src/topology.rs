@@ -55,9 +55,9 @@ pub struct DiskSetup {
     pub config: DiskConfig,
     /// The initial mode; [`Topology::set_mode`] changes it.
     pub mode: DiskMode,
-    /// Number of I/O queues; `None` for one per shard.
+    /// Number of I/O queues: 1 to the number of shards, at least one per NUMA node; `None` for one per shard.
     pub num_io_queues: Option<u16>,
-    /// Most requests in one I/O queue, at least 1.
+    /// Most requests in one I/O queue, those in the device included; at least 1, by default 65,536.
     pub max_requests: u32,
     /// Device time that a class may use ahead of the others when it wakes up; see [`QueueConfig::wakeup_credit_ns`].
     pub wakeup_credit_ns: Option<u64>,

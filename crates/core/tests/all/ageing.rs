@@ -254,7 +254,8 @@ fn a_request_that_a_reservation_serves_in_time_is_not_refused() {
         world.start_counting();
         world.run_for(S);
         let of = || loads.iter().map(|load| &world.loads[*load]);
-        let (finished, refused): (u64, u64) = (of().map(|load| load.finished).sum(), of().map(|load| load.refused).sum());
+        let (finished, refused): (u64, u64) =
+            (of().map(|load| load.finished).sum(), of().map(|load| load.refused).sum());
         let what = format!("{shards} queues, in a group: {in_group}: {finished} finished, {refused} refused");
         assert!((19_500..=20_500).contains(&finished) && (9_500..=10_500).contains(&refused), "{what}");
         let worst_ns = *of().flat_map(|load| &load.latencies_ns).max().unwrap();

@@ -13,7 +13,8 @@ use plimsoll::backend::sim::{SimConfig, SimWorld};
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::LatencyGoal;
 use plimsoll::{
-    Class, Classes, DiskSetup, Qos, Reactor, Reservation, Runtime, Shard, ShardOptions, SharedFile, SimError, SimRuntime, Topology,
+    Class, Classes, DiskSetup, Qos, Reactor, Reservation, Runtime, Shard, ShardOptions, SharedFile, SimError,
+    SimRuntime, Topology,
 };
 
 const BLOCK: usize = 4096;

@@ -180,7 +180,8 @@ impl Slow {
     /// could have gone.
     fn unpark_first(&mut self, now_ns: u64) -> Option<(u64, usize)> {
         let until = |at: usize| self.nodes[at].parked_until_ns.map(|until_ns| (until_ns, at));
-        let (until_ns, at) = (0..self.nodes.len()).filter_map(until).min().filter(|(until_ns, _)| *until_ns <= now_ns)?;
+        let (until_ns, at) =
+            (0..self.nodes.len()).filter_map(until).min().filter(|(until_ns, _)| *until_ns <= now_ns)?;
         self.nodes[at].parked_until_ns = None;
         self.settle(at);
         Some((until_ns, at))
