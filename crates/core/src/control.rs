@@ -554,6 +554,7 @@ impl Controller {
         let reading = self.phase.read(end_ns, end);
         let windows_min = match self.trim.stage() {
             Stage::Excursion => 0.0,
+            _ if self.trim.part_now().is_some() => TRIM_WINDOWS,
             _ if self.is_rough() => PHASE_WINDOWS_FAR,
             _ => PHASE_WINDOWS,
         };

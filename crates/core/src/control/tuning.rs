@@ -101,6 +101,9 @@ pub(super) const CLIMB_END: f64 = 0.9;
 pub(super) const TRIM_RAISE: f64 = 1.5;
 /// Rounds in a row after which the likelier side decides: the loss is within a few per cent of the budget.
 pub(super) const CLIMB_ROUNDS: f64 = 12.0;
+/// Smallest work in a phase while the trim is on, in windows: requests of one window may complete together, and a phase
+/// of three windows then shows a rate of two or four.
+pub(super) const TRIM_WINDOWS: f64 = 12.0;
 /// Time between two rounds at rest, in multiples of the reference's phase, and its maximum.
 pub(super) const TRIM_REST: u64 = 250;
 pub(super) const TRIM_REST_MOST_NS: u64 = 10_000_000_000;
