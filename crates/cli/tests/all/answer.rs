@@ -51,7 +51,7 @@ fn commands_that_judge_begin_with_their_answer() {
         (vec!["tune", "--backend", "null", "--quick", "--phase", "30ms", "--figures-only", "."], ""),
         (test(&["20ms", "--sweep", "parallelism=1,2,4"]), "Verdict: "),
         (test(&["20ms", "--dual"]), ""),
-        (test(&["20ms", "--find-rate", "reads.p99=1ms"]), ""),
+        (test(&["200ms", "--find-rate", "reads.p99=1ms"]), ""),
     ];
     for (arguments, begin) in cases {
         let ended = world.run(&arguments);
