@@ -1,6 +1,6 @@
 //! Threads that end while their calls wait, by `pthread_exit` in a signal handler.
 
-use super::{DISK, World, compiled, err};
+use super::{DISK, World, compiled};
 
 /// Threads end in a signal handler while they wait, here or in a child without the gate. Others go on.
 const EXITS: &str = r#"
@@ -53,5 +53,5 @@ fn threads_that_end_in_a_signal_handler_while_they_wait_hold_no_other() {
     let limit = "classes: [{name: slow, shares: 9, limit_bandwidth: 20M}]\nrules: [{class: slow}]\n";
     let rules = world.file("rules.yaml", limit);
     let output = world.run(&["--disk", &disk, "--rules", &rules], &[&program]);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "here: 0\nin a child: 0\n", "{}", err(&output));
+    assert_eq!(output.out, "here: 0\nin a child: 0\n", "{}", output.err);
 }

@@ -1,6 +1,6 @@
 //! Paths that cannot be handed over to the program are refused: it would run unmanaged.
 
-use super::{PLIMSOLL, World, ended, err, library};
+use super::{PLIMSOLL, World, ended, library};
 
 #[test]
 fn paths_that_cannot_be_handed_over_are_refused() {
@@ -17,8 +17,8 @@ fn paths_that_cannot_be_handed_over_are_refused() {
     ] {
         let script = format!("name=$(printf '\\377'); {script} -- touch x");
         let output = ended(world.command("sh", &["-c", &script]));
-        let told = err(&output);
-        assert_eq!(output.status.code(), Some(code), "{script}: {told}");
+        let told = &output.err;
+        assert_eq!(output.code, Some(code), "{script}: {told}");
         assert!(told.contains(part), "no {part:?} in {told}");
         assert!(!world.data().join("x").exists(), "{script}");
     }

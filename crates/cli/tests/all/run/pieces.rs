@@ -1,7 +1,7 @@
 //! Calls that go to the disk in pieces have the effect of one call.
 
 use super::in_c::check_as_natively;
-use super::{DISK, World, compiled, ended, err};
+use super::{DISK, World, compiled, ended};
 
 /// Threads that append records with `pwrite`, to a file that another process has set to append.
 const APPENDS: &str = r#"
@@ -42,7 +42,7 @@ fn records_are_appended_whole_to_a_file_that_another_process_has_set_to_append()
     let disk = world.file("disk.yaml", DISK);
     let [without, with] = [ended(world.command(&program, &[])), world.run(&["--disk", &disk], &[&program])];
     for output in [without, with] {
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "32 records, torn: 0\n", "{}", err(&output));
+        assert_eq!(output.out, "32 records, torn: 0\n", "{}", output.err);
     }
 }
 
