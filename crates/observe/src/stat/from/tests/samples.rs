@@ -36,10 +36,8 @@ fn every_sample_has_its_figures() {
             (0, 12),
             "sda",
             "r/s 2.67, w/s 2.81, d/s 0, f/s 0, rkB/s 100.76, wkB/s 129.44, dkB/s 0, rrqm/s 0.66, wrqm/s 4.42, \
-             rrqm 19.76, \
-             wrqm 61.15, r_await 0.36, w_await 0.42, d_await 0, f_await 0, rareq-sz 37.75, wareq-sz 46.11, \
-             dareq-sz 0, \
-             aqu-sz 0, util 0.41",
+             drqm/s 0, rrqm 19.76, wrqm 61.15, drqm 0, r_await 0.36, w_await 0.42, d_await 0, f_await 0, \
+             rareq-sz 37.75, wareq-sz 46.11, dareq-sz 0, aqu-sz 0, util 0.41",
         ),
         (
             "pkb_iostat_output.json",
@@ -48,8 +46,9 @@ fn every_sample_has_its_figures() {
             3,
             (1, 2),
             "sda",
-            "r/s 0, w/s 4, d/s 0, f/s 4, rkB/s 0, wkB/s 0, dkB/s 0, rrqm/s 0, wrqm/s 0, rrqm 0, wrqm 0, r_await 0, \
-             w_await 0.25, d_await 0, f_await 0, rareq-sz 0, wareq-sz 0, dareq-sz 0, aqu-sz 0, util 1.4",
+            "r/s 0, w/s 4, d/s 0, f/s 4, rkB/s 0, wkB/s 0, dkB/s 0, rrqm/s 0, wrqm/s 0, drqm/s 0, rrqm 0, \
+             wrqm 0, drqm 0, r_await 0, w_await 0.25, d_await 0, f_await 0, rareq-sz 0, wareq-sz 0, dareq-sz 0, \
+             aqu-sz 0, util 1.4",
         ),
         (
             "seastar_issue593_iotune_read_iops_phase_5ssd_lvm.txt",
@@ -68,10 +67,9 @@ fn every_sample_has_its_figures() {
             1,
             (0, 0),
             "nvme0n1",
-            "r/s 0, w/s 16597, d/s 0, f/s 0, rkB/s 0, wkB/s 632217.6, dkB/s 0, rrqm/s 0, wrqm/s 10328, rrqm 0, \
-             wrqm 38.4, r_await 0, w_await 0.14, d_await 0, f_await 0, rareq-sz 0, wareq-sz 38.1, dareq-sz 0, \
-             aqu-sz 2.28, \
-             util 96",
+            "r/s 0, w/s 16597, d/s 0, f/s 0, rkB/s 0, wkB/s 632217.6, dkB/s 0, rrqm/s 0, wrqm/s 10328, drqm/s 0, \
+             rrqm 0, wrqm 38.4, drqm 0, r_await 0, w_await 0.14, d_await 0, f_await 0, rareq-sz 0, \
+             wareq-sz 38.1, dareq-sz 0, aqu-sz 2.28, util 96",
         ),
         (
             "seed002_nvme_two_runs.txt",
@@ -80,10 +78,9 @@ fn every_sample_has_its_figures() {
             1,
             (0, 0),
             "nvme0n1",
-            "r/s 0, w/s 21357, d/s 0, f/s 0, rkB/s 0, wkB/s 606105.6, dkB/s 0, rrqm/s 0, wrqm/s 9520, rrqm 0, \
-             wrqm 30.8, \
-             r_await 0, w_await 0.07, d_await 0, f_await 0, rareq-sz 0, wareq-sz 28.4, dareq-sz 0, aqu-sz 1.49, \
-             util 98",
+            "r/s 0, w/s 21357, d/s 0, f/s 0, rkB/s 0, wkB/s 606105.6, dkB/s 0, rrqm/s 0, wrqm/s 9520, drqm/s 0, \
+             rrqm 0, wrqm 30.8, drqm 0, r_await 0, w_await 0.07, d_await 0, f_await 0, rareq-sz 0, \
+             wareq-sz 28.4, dareq-sz 0, aqu-sz 1.49, util 98",
         ),
         (
             "stackoverflow_75362533_nvme_util100_aqu023.txt",
@@ -101,9 +98,8 @@ fn every_sample_has_its_figures() {
             15,
             (0, 8),
             "sda",
-            "rrqm 19.139001, wrqm 41.726798, r_await 0.356197, w_await 0.672716, d_await 0, f_await 0, \
-             rareq-sz 31.437606, \
-             wareq-sz 19.091161, dareq-sz 0, await 0.536252, areq-sz 24.414197",
+            "rrqm 19.139001, wrqm 41.726798, drqm 0, r_await 0.356197, w_await 0.672716, d_await 0, f_await 0, \
+             rareq-sz 31.437606, wareq-sz 19.091161, dareq-sz 0, await 0.536252, areq-sz 24.414197",
         ),
         (
             "linux_iostats.rst_format_examples.txt",
@@ -112,8 +108,8 @@ fn every_sample_has_its_figures() {
             1,
             (1, 0),
             "hda",
-            "r/s 0, w/s 0, rkB/s 0, wkB/s 0, rrqm/s 0, wrqm/s 0, rrqm 0, wrqm 0, r_await 0, w_await 0, rareq-sz 0, \
-             wareq-sz 0, aqu-sz 0, util 0, await 0, areq-sz 0, tps 0, kB/s 0",
+            "r/s 0, w/s 0, rkB/s 0, wkB/s 0, rrqm/s 0, wrqm/s 0, rrqm 0, wrqm 0, r_await 0, w_await 0, \
+             rareq-sz 0, wareq-sz 0, aqu-sz 0, util 0, tps 0, kB/s 0, await 0, areq-sz 0",
         ),
         (
             "netdata_issue5744_nvme1n1_1s_series_kernel419_ioticks_bug.txt",
@@ -122,10 +118,9 @@ fn every_sample_has_its_figures() {
             1,
             (0, 0),
             "nvme1n1",
-            "r/s 0, w/s 166, d/s 0, rkB/s 0, wkB/s 1446, dkB/s 0, rrqm/s 0, wrqm/s 54, rrqm 0, wrqm \
-             24.545455, r_await 0, \
-             w_await 1.186747, d_await 0, rareq-sz 0, wareq-sz 8.710843, dareq-sz 0, aqu-sz 0.792, util 79.2, \
-             await 1.186747, areq-sz 8.710843, tps 166, kB/s 1446",
+            "r/s 0, w/s 166, d/s 0, rkB/s 0, wkB/s 1446, dkB/s 0, rrqm/s 0, wrqm/s 54, drqm/s 0, rrqm 0, \
+             wrqm 24.545455, drqm 0, r_await 0, w_await 1.186747, d_await 0, rareq-sz 0, wareq-sz 8.710843, \
+             dareq-sz 0, aqu-sz 0.792, util 79.2, tps 166, kB/s 1446, await 1.186747, areq-sz 8.710843",
         ),
         (
             "netdata_issue5744_nvme1n1_1s_series_kernel419_ioticks_bug.txt",
@@ -134,9 +129,8 @@ fn every_sample_has_its_figures() {
             1,
             (0, 0),
             "nvme1n1",
-            "rrqm 0, wrqm 24.545455, r_await 0, w_await 1.186747, d_await 0, rareq-sz 0, wareq-sz 8.710843, \
-             dareq-sz 0, \
-             await 1.186747, areq-sz 8.710843",
+            "rrqm 0, wrqm 24.545455, drqm 0, r_await 0, w_await 1.186747, d_await 0, rareq-sz 0, \
+             wareq-sz 8.710843, dareq-sz 0, await 1.186747, areq-sz 8.710843",
         ),
         (
             "netdata_issue9560_pm1733_multipath.txt",
@@ -145,8 +139,8 @@ fn every_sample_has_its_figures() {
             19,
             (0, 8),
             "nvme1c1n1",
-            "rrqm 29.979891, wrqm 3.166705, r_await 0.197056, w_await 0.040608, d_await 0, rareq-sz 41.929406, \
-             wareq-sz 10.740047, dareq-sz 0, await 0.072989, areq-sz 17.195391",
+            "rrqm 29.979891, wrqm 3.166705, drqm 0, r_await 0.197056, w_await 0.040608, d_await 0, \
+             rareq-sz 41.929406, wareq-sz 10.740047, dareq-sz 0, await 0.072989, areq-sz 17.195391",
         ),
         (
             "node_exporter_fixture_diskstats.txt",
@@ -155,8 +149,8 @@ fn every_sample_has_its_figures() {
             51,
             (0, 50),
             "sdc1",
-            "rrqm 1.282051, wrqm 48.93617, r_await 0.017316, w_await 0, d_await 0, f_await 0, rareq-sz 74.601732, \
-             wareq-sz 2.208333, dareq-sz 0, await 0.015686, areq-sz 67.788235",
+            "rrqm 1.282051, wrqm 48.93617, drqm 0, r_await 0.017316, w_await 0, d_await 0, f_await 0, \
+             rareq-sz 74.601732, wareq-sz 2.208333, dareq-sz 0, await 0.015686, areq-sz 67.788235",
         ),
     ];
 
