@@ -2,8 +2,9 @@
 //!
 //! # How it works
 //! The housekeeper ([`keep_house`]) makes the gate, records at each [`TICK`] that the process is alive, frees the slots
-//! of processes that have died, and ends the permits of those and of stopped ones. For each slot it starts one thread ([`serve`]), which
-//! waits at the gate on behalf of the thread that has the slot, and keeps the permit until the call has ended.
+//! of processes that have died, and ends the permits of those and of stopped ones. For each slot it starts one thread
+//! ([`serve`]), which waits at the gate on behalf of the thread that has the slot, and keeps the permit until the call
+//! has ended.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -144,7 +145,7 @@ fn sweep(counters: &Counters) {
         }
         alive = pid;
         if slot.state.load(Acquire) == ADMITTED && is_stopped(pid) {
-            slots::end(slot);
+            slots::end(slot, ADMITTED);
         }
     }
 }

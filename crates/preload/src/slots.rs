@@ -176,18 +176,24 @@ pub(crate) fn ask(
 pub(crate) fn withdraw_left(counters: &Counters) {
     let number = MINE.with(|mine| mine.number.get().filter(|_| mine.pid.get() == state::pid()));
     let Some(slot) = number.and_then(|number| counters.slots.get(number)) else { return };
-    if [ASKED, ASKED_AGAIN, ADMITTED, REFUSED].contains(&slot.state.load(Acquire)) {
-        end(slot);
+    // The process that has the gate may answer meanwhile.
+    loop {
+        let seen = slot.state.load(Acquire);
+        if ![ASKED, ASKED_AGAIN, ADMITTED, REFUSED].contains(&seen) {
+            return;
+        }
+        end(slot, seen);
     }
 }
 
-/// Withdraws or ends the call at `slot`, whose thread does not go on with it. If it does later, it ends the call again,
-/// which does nothing.
-pub(crate) fn end(slot: &Slot) {
+/// Withdraws or ends the call at `slot`, whose thread does not go on with it, if its state is still `seen`. A thread that
+/// is continued meanwhile, and ends its call itself, may find the number of its bytes replaced.
+pub(crate) fn end(slot: &Slot, seen: u32) {
     slot.moved_bytes.store(0, Relaxed);
     slot.errno.store(libc::ECANCELED.unsigned_abs(), Relaxed);
-    slot.state.store(ENDED, Release);
-    wake(&slot.state);
+    if slot.state.compare_exchange(seen, ENDED, AcqRel, Relaxed).is_ok() {
+        wake(&slot.state);
+    }
 }
 
 /// Returns whether no process with the gate will answer.
