@@ -517,8 +517,8 @@ impl Controller {
         self.phase = Meter::start(now_ns, totals);
     }
 
-    /// Begins or ends a phase of the trim at the previous step, if a wave of completions ended there. Without the end of
-    /// a wave for the length of a phase, any step does.
+    /// Begins or ends a phase of the trim at the previous step, if a wave of completions ended there. Without the end
+    /// of a wave for the length of a phase, any step does.
     fn end_wave(&mut self, now_ns: u64, totals: &Totals) {
         let (wave_ns, wave) = (self.last_completion_ns, self.last);
         let length = self.phase_length();

@@ -1,5 +1,5 @@
-//! Which files are managed: those under the directories of the run. Their names are matched with the rules when they are
-//! opened, and noted for traces at their first call.
+//! Which files are managed: those under the directories of the run. Their names are matched with the rules when they
+//! are opened, and noted for traces at their first call.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;

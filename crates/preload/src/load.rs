@@ -1,4 +1,5 @@
-//! The part of a process in a run, from its beginning to its end: when the library is loaded, after `fork`, at the exit.
+//! The part of a process in a run, from its beginning to its end: when the library is loaded, after `fork`, at the
+//! exit.
 //!
 //! A child of `fork` begins as a process that has just loaded the library, because it does not have the parent's locks
 //! and threads.

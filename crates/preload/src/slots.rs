@@ -5,8 +5,8 @@
 //!
 //! # How it works
 //! A slot is an entry of the shared memory. A thread of another process takes one until the thread ends, describes its
-//! call there and sleeps ([`ask`]). The process with the gate answers (`housekeeper`), and keeps a permit until the call
-//! has ended.
+//! call there and sleeps ([`ask`]). The process with the gate answers (`housekeeper`), and keeps a permit until the
+//! call has ended.
 //!
 //! ```text
 //! FREE -> ASKED -> ADMITTED -> ENDED -> FREE     ENDED -> ASKED_AGAIN -> ASKED: the permit of the call before ends first
@@ -186,8 +186,8 @@ pub(crate) fn withdraw_left(counters: &Counters) {
     }
 }
 
-/// Withdraws or ends the call at `slot`, whose thread does not go on with it, if its state is still `seen`. A thread that
-/// is continued meanwhile, and ends its call itself, may find the number of its bytes replaced.
+/// Withdraws or ends the call at `slot`, whose thread does not go on with it, if its state is still `seen`. A thread
+/// that is continued meanwhile, and ends its call itself, may find the number of its bytes replaced.
 pub(crate) fn end(slot: &Slot, seen: u32) {
     slot.moved_bytes.store(0, Relaxed);
     slot.errno.store(libc::ECANCELED.unsigned_abs(), Relaxed);

@@ -3,9 +3,9 @@
 //! # How it works
 //! A thread waits for the program's end, and leaves its process number taken until no signal can reach another process.
 //! The kernel's counters of its disk I/O, which need no rights, include the processes that it has waited for. SIGTERM,
-//! SIGHUP, SIGUSR1 and SIGUSR2 are passed on; so are SIGINT and SIGQUIT of another process (`kill`, a container's stop signal), but not
-//! those of the terminal, which sends them to the program itself. At intervals /proc shows whether it maps managed
-//! files or has an io_uring.
+//! SIGHUP, SIGUSR1 and SIGUSR2 are passed on; so are SIGINT and SIGQUIT of another process (`kill`, a container's stop
+//! signal), but not those of the terminal, which sends them to the program itself. At intervals /proc shows whether it
+//! maps managed files or has an io_uring.
 //!
 //! # Limits
 //! A mapping or ring that lives shorter than [`LOOK`] can be missed. Other processes of the run are not watched. SIGINT

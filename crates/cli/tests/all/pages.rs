@@ -25,8 +25,8 @@ fn world() -> World {
     world
 }
 
-/// Runs the commands of a page: how many there were. A machine that is busy makes a curve that is not flat, so a verdict
-/// on this machine's own runs may be another one; it never makes a full disk of nothing.
+/// Runs the commands of a page: how many there were. A machine that is busy makes a curve that is not flat, so a
+/// verdict on this machine's own runs may be another one; it never makes a full disk of nothing.
 fn follow(page: &str, world: &World) -> usize {
     let page = std::fs::read_to_string(docs().join(page)).expect("the page is there");
     let blocks = page.split("```").skip(1).step_by(2).filter_map(|part| part.split_once('\n'));

@@ -76,8 +76,8 @@ impl IoQueue {
 
     /// Unparks the nodes whose waits a change may have shortened, as all waits without a booked place. A booked place
     /// stays where it is, unless the node's limits or the disk's latency targets have changed: otherwise each change of
-    /// shares would bring a request forward. If the limits have changed it moves, also if an earlier change has moved it:
-    /// booked anew, it would be paid twice.
+    /// shares would bring a request forward. If the limits have changed it moves, also if an earlier change has moved
+    /// it: booked anew, it would be paid twice.
     fn unpark_changed(&mut self, rows: &[Row], has_same_targets: bool) {
         self.moved.retain_mut(|place| {
             let at = place.node as usize;

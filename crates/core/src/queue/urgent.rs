@@ -145,8 +145,8 @@ impl IoQueue {
         self.lanes.iter().map(|lane| lane.tree.active_children(node)).sum()
     }
 
-    /// Restarts the reservations of `node`, which has just got work or is no longer parked, and of the groups above that
-    /// have become active with it.
+    /// Restarts the reservations of `node`, which has just got work or is no longer parked, and of the groups above
+    /// that have become active with it.
     #[inline(never)]
     pub(super) fn begin_reservations(&self, now_ns: u64, node: u32) {
         let is_first = |node| self.lanes.iter().all(|lane| lane.tree.clock(node).queues() <= 1);

@@ -233,7 +233,8 @@ fn changes_of_shares_cost_no_place() {
     assert!(with > 0.7 * without, "{with} with changes, {without} without");
 }
 
-/// Classes that yield wait for places, on four queues for 150 ms. What is reserved for them or for their group does not.
+/// Classes that yield wait for places, on four queues for 150 ms. What is reserved for them or for their group does
+/// not.
 #[test]
 fn what_is_reserved_does_not_wait_for_a_missed_target() {
     for in_group in [false, true] {

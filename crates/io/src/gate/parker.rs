@@ -4,9 +4,9 @@
 //! Exactly the intended thread must wake, and a wake-up that comes before the sleep must count.
 //!
 //! # How it works
-//! One word per wait: 0, or 1 if its thread is called. The caller sets the word under the gate's lock ([`Parker::call`]) and
-//! wakes the thread after releasing it ([`Parker::wake`]). The thread clears the word under the lock
-//! ([`Parker::quiet`]) before it releases the lock to sleep, and the futex sleeps only while the word is 0.
+//! One word per wait: 0, or 1 if its thread is called. The caller sets the word under the gate's lock
+//! ([`Parker::call`]) and wakes the thread after releasing it ([`Parker::wake`]). The thread clears the word under the
+//! lock ([`Parker::quiet`]) before it releases the lock to sleep, and the futex sleeps only while the word is 0.
 //!
 //! # Limits
 //! A wait allocates its word. A thread-local one would have a destructor, for whose registration a thread waits while

@@ -176,8 +176,8 @@ impl Slow {
         }
     }
 
-    /// In the order in which they may go: the first that joins an idle group sets its clock. Who it is, and since when it
-    /// could have gone.
+    /// In the order in which they may go: the first that joins an idle group sets its clock. Who it is, and since when
+    /// it could have gone.
     fn unpark_first(&mut self, now_ns: u64) -> Option<(u64, usize)> {
         let until = |at: usize| self.nodes[at].parked_until_ns.map(|until_ns| (until_ns, at));
         let (until_ns, at) =
@@ -187,8 +187,8 @@ impl Slow {
         Some((until_ns, at))
     }
 
-    /// What a node that gets work or comes back from a limit has not asked for before, it is not owed; nor are the groups
-    /// that become active with it.
+    /// What a node that gets work or comes back from a limit has not asked for before, it is not owed; nor are the
+    /// groups that become active with it.
     fn begin_reservations(&mut self, now_ns: u64, mut at: usize) {
         let now = self.reserved_time(now_ns);
         while at != 0 {

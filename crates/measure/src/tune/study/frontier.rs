@@ -24,9 +24,9 @@ const P_MAX: f64 = 30.0;
 /// Excess error (a fraction of the rates) at which an infinite exponent is still preferred to the best finite one.
 const RMSE_TOLERANCE: f64 = 0.005;
 
-/// Fits the exponent, from 0.3 to 30 or infinite, of a frontier through `points`: reads and writes at the limit, as fractions of the rate of each
-/// alone (0 to about 1.2, for noise). Ignores points with a negative or non-finite fraction, and those without load;
-/// returns `None` if no point with both reads and writes remains.
+/// Fits the exponent, from 0.3 to 30 or infinite, of a frontier through `points`: reads and writes at the limit, as
+/// fractions of the rate of each alone (0 to about 1.2, for noise). Ignores points with a negative or non-finite
+/// fraction, and those without load; returns `None` if no point with both reads and writes remains.
 pub(crate) fn mix_exponent(points: &[(f64, f64)]) -> Option<MixFit> {
     let is_share = |share: f64| share.is_finite() && share >= 0.0;
     let counts = |(r, w): &&(f64, f64)| is_share(*r) && is_share(*w) && r.max(*w) > 0.0;
