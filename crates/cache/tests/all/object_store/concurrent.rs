@@ -7,9 +7,10 @@ use futures_util::future::join_all;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{Error, Extensions, GetOptions, ObjectStoreExt};
+use plimsoll::Shard;
 use plimsoll::backend::sim::SimDiskState;
-use plimsoll_cache::CacheConfig;
 use plimsoll_cache::object_store::{CachedStore, IoClass};
+use plimsoll_cache::{BlockCache, CacheConfig};
 
 use super::counting::{Counting, MapCache, block_on, patterned};
 use super::{BLOCK, read, with, world};
@@ -100,62 +101,57 @@ fn a_block_that_is_being_written_is_not_fetched_again() {
     });
 }
 
-/// A whole cache, on a disk of which no write ends for 5 s.
-#[test]
-fn while_a_disk_hangs_with_its_writes_nothing_is_fetched_twice() {
+/// Runs `story` with a store over a whole cache on a simulated disk.
+fn on_a_disk(story: impl AsyncFnOnce(&Town, &Shard, &BlockCache, &Counting, &CachedStore)) {
     let town = Town::new(1, 48 << 20, 7);
     town.create(1 << 20);
     let mut life = town.open(&CacheConfig::default());
     let cache = Arc::new(life.cache.take().unwrap());
     let inner = Arc::new(Counting::new(Arc::new(InMemory::new())));
     let store = CachedStore::builder(inner.clone(), cache.clone()).immutable().build();
-    let story = async {
-        inner.put(&"a".into(), patterned(4 * BLOCK, 0).into()).await.unwrap();
-        town.world.set_disk_state(0, SimDiskState::WritesHang).unwrap();
-        let shard = life.runtime().shard(0).clone();
-        for second in 0..10 {
-            if second == 5 {
-                town.world.set_disk_state(0, SimDiskState::Healthy).unwrap();
-            }
-            assert_eq!(read(&store, GetOptions::new()).await.unwrap(), patterned(4 * BLOCK, 0));
-            let (hits, gets) = (store.stats().hit_blocks, inner.gets());
-            assert_eq!(gets, 1, "after {second} s");
-            assert_eq!(hits > 0, second > 5, "{hits} hits after {second} s");
-            shard.sleep(Duration::from_secs(1)).await;
-        }
-    };
-    life.runtime().block_on(0, story).unwrap();
+
+    let shard = life.runtime().shard(0).clone();
+    life.runtime().block_on(0, story(&town, &shard, &cache, &inner, &store)).unwrap();
+
     drop(store);
     let cache = Arc::into_inner(cache).expect("nothing else holds the cache");
     life.runtime().block_on(0, cache.close()).unwrap().unwrap();
 }
 
+/// A whole cache, on a disk of which no write ends for 5 s.
+#[test]
+fn while_a_disk_hangs_with_its_writes_nothing_is_fetched_twice() {
+    on_a_disk(async |town, shard, _, inner, store| {
+        inner.put(&"a".into(), patterned(4 * BLOCK, 0).into()).await.unwrap();
+        town.world.set_disk_state(0, SimDiskState::WritesHang).unwrap();
+        for second in 0..10 {
+            if second == 5 {
+                town.world.set_disk_state(0, SimDiskState::Healthy).unwrap();
+            }
+            assert_eq!(read(store, GetOptions::new()).await.unwrap(), patterned(4 * BLOCK, 0));
+            let (hits, gets) = (store.stats().hit_blocks, inner.gets());
+            assert_eq!(gets, 1, "after {second} s");
+            assert_eq!(hits > 0, second > 5, "{hits} hits after {second} s");
+            shard.sleep(Duration::from_secs(1)).await;
+        }
+    });
+}
+
 /// A hit was two uses, the second a moment after the first: by the curve, a cache of a block would have had all hits.
 #[test]
 fn a_hit_is_one_use_and_counts_at_its_distance() {
-    let town = Town::new(1, 48 << 20, 7);
-    town.create(1 << 20);
-    let mut life = town.open(&CacheConfig::default());
-    let cache = Arc::new(life.cache.take().unwrap());
-    let inner = Arc::new(Counting::new(Arc::new(InMemory::new())));
-    let store = CachedStore::builder(inner.clone(), cache.clone()).immutable().build();
-    let story = async {
+    on_a_disk(async |_, shard, cache, inner, store| {
         // 9.4 of 47 MiB: 10 of the curve's 50 steps to the capacity.
         inner.put(&"a".into(), patterned(600 * BLOCK, 0).into()).await.unwrap();
-        read(&store, GetOptions::new()).await.unwrap();
-        let shard = life.runtime().shard(0).clone();
+        read(store, GetOptions::new()).await.unwrap();
         while cache.stats().inserts < 600 {
             shard.sleep(Duration::from_millis(1)).await;
         }
-        read(&store, GetOptions::new()).await.unwrap();
+        read(store, GetOptions::new()).await.unwrap();
         assert_eq!((inner.gets(), store.stats().hit_blocks), (3, 600));
         let curve = cache.stats().hit_curve;
         assert_eq!((curve.lookups, curve.hits[8], curve.hits[11]), (1200, 0, 600));
-    };
-    life.runtime().block_on(0, story).unwrap();
-    drop(store);
-    let cache = Arc::into_inner(cache).expect("nothing else holds the cache");
-    life.runtime().block_on(0, cache.close()).unwrap().unwrap();
+    });
 }
 
 #[test]
