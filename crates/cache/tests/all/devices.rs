@@ -229,9 +229,11 @@ fn a_cache_on_shards_of_its_own_is_seen_and_changed_from_outside() {
         let cache = BlockCache::open_or_create(directory.path(), 32 << 20).await.unwrap();
         cache.insert(b"a", b"a block").await.unwrap();
         cache.checkpoint().await.unwrap();
-        let seen = Metrics::new(cache.topology(), "cache").take();
+        let metrics = Metrics::new(cache.topology(), "cache");
+        // A slow machine may take longer than a shard's deadline.
+        let seen = std::iter::repeat_with(|| metrics.take()).find(|seen| seen.missing_shards.is_empty()).unwrap();
         let fill = seen.disks[0].classes.iter().find(|class| class.class == "cache.fill").unwrap();
-        assert_eq!((seen.missing_shards.len(), fill.write.requests), (0, 1));
+        assert_eq!(fill.write.requests, 1);
 
         let server = Server::start_in(&directory.path().join("sockets"), cache.topology(), "cache").unwrap();
         let mut client = Client::connect(server.path()).unwrap();
