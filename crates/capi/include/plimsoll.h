@@ -100,10 +100,10 @@ int plimsoll_get_qos(plimsoll_gate *gate, uint32_t class_id, plimsoll_qos *qos);
 /* Waits until a call of the class that moves `len_bytes` is admitted, at most `timeout_ns` nanoseconds. Signals do not end
  * the wait. On success the caller holds `permit`, makes the call and leaves. A permit held at this call is lost: leave
  * first.
- * Returns the bytes that the call may move: `len_bytes`, or fewer if a long call would delay others; then enter again for
- * the rest. 0 for operations that move none. On failure `permit` is not held: -EINVAL for a group or an unknown class
- * or operation, -ETIMEDOUT, -EAGAIN if too many calls wait, -EBUSY if the call would wait longer than `max_delay_ns` of its
- * class. */
+ * Returns the bytes that the call may move: `len_bytes`, or fewer if that is more than 1 GiB or a long call would delay
+ * others; then enter again for the rest. 0 for operations that move none. On failure `permit` is not held: -EINVAL for a
+ * group or an unknown class or operation, -ETIMEDOUT, -EAGAIN if too many calls wait, -EBUSY if the call would wait longer
+ * than `max_delay_ns` of its class. */
 int64_t plimsoll_enter(plimsoll_gate *gate, uint32_t class_id, enum plimsoll_op op, uint64_t len_bytes, int64_t timeout_ns,
                        plimsoll_permit *permit);
 

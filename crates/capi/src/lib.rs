@@ -5,7 +5,7 @@
 //!
 //! # How it works
 //! `include/plimsoll.h` is the contract. A handle has a [`Topology`] of one shard, whose place its [`Gate`] takes. The
-//! caller keeps the [`Permit`] of a call in memory of its own, so a call allocates nothing.
+//! caller keeps the [`Permit`] of a call in memory of its own, so a call that does not wait allocates nothing.
 //!
 //! # Limits
 //! One disk per handle; classes are not removed. A permit refers to its gate: the caller closes the gate after all its
@@ -348,7 +348,7 @@ pub unsafe extern "C" fn plimsoll_enter(
     unsafe { permit.write(HeldPermit { is_held: 0, permit: MaybeUninit::uninit() }) };
 
     let (Some(class), Some(op)) = (class_of(class_id), op_of(op)) else { return i64::from(-EINVAL) };
-    let len_bytes = u32::try_from(len_bytes).unwrap_or(u32::MAX);
+    let len_bytes = len_bytes.min(Gate::CALL_BYTES_MAX.into()) as u32;
     let entered = match u64::try_from(timeout_ns) {
         Err(_) => gate.gate.enter(class, op, len_bytes).map(Some),
         Ok(timeout_ns) => gate.gate.enter_within(class, op, len_bytes, Duration::from_nanos(timeout_ns)),

@@ -185,6 +185,10 @@ pub struct Call {
 pub struct Gate(Arc<Inner>);
 
 impl Gate {
+    /// Most bytes of one call of a transfer: 1 GiB, a multiple of every block. Linux moves less than 2 GiB at once, so a
+    /// longer call would come back short, as at the end of the file.
+    pub const CALL_BYTES_MAX: u32 = 1 << 30;
+
     /// Returns a gate for disk `disk` that takes the place of shard `shard` of `topology` until the last clone is
     /// dropped.
     ///
@@ -242,9 +246,9 @@ impl Gate {
     }
 
     /// Moves `len_bytes` through the gate in as many calls of `call(offset, len)` as needed: each moves up to `len`
-    /// bytes from `offset` of the transfer, and returns how many. A call that moves fewer is the last. Returns the
-    /// bytes moved in all. An operation that is not a read or a write is not split: it is one call, with all of its
-    /// length.
+    /// bytes, at most [`Gate::CALL_BYTES_MAX`], from `offset` of the transfer, and returns how many. A call that moves
+    /// fewer is the last. Returns the bytes moved in all. An operation that is not a read or a write is not split: it is
+    /// one call, with all of its length.
     ///
     /// # Errors
     /// If nothing was moved before: the error of the failed call, or of the gate ([`GateError`]).
@@ -257,7 +261,7 @@ impl Gate {
     ) -> io::Result<usize> {
         let mut moved = 0;
         loop {
-            let left = u32::try_from(len_bytes - moved).unwrap_or(u32::MAX);
+            let left = (len_bytes - moved).min(Gate::CALL_BYTES_MAX as usize) as u32;
             let permit = match self.enter(class, op, left) {
                 Ok(permit) => permit,
                 Err(error) => return if moved > 0 { Ok(moved) } else { Err(error.into()) },

@@ -106,7 +106,8 @@ int main(int count, char **arguments) {
     CHECK(plimsoll_enter(gate, PLIMSOLL_DEFAULT_CLASS, PLIMSOLL_FLUSH, 4096, PLIMSOLL_NO_TIMEOUT, &permit) == 0);
     plimsoll_leave(&permit, INT64_MIN);
     int64_t allowed = plimsoll_enter(gate, query, PLIMSOLL_WRITE, (uint64_t)1 << 40, PLIMSOLL_NO_TIMEOUT, &permit);
-    CHECK(allowed > 0 && allowed <= UINT32_MAX);
+    /* Whole blocks, for direct I/O. */
+    CHECK(allowed > 0 && allowed <= 1 << 30 && allowed % 4096 == 0);
     plimsoll_leave(&permit, allowed);
 
     /* As long as nobody leaves, the disk is full after some calls. */

@@ -189,6 +189,18 @@ fn a_short_call_ends_a_transfer_and_an_error_after_bytes_is_told_as_a_short_one(
 }
 
 #[test]
+fn a_transfer_of_gibibytes_is_not_short_because_the_kernel_moves_less_at_once() {
+    const MOST_BYTES: usize = 0x7fff_f000;
+    let gate = gate_of(DiskSetup::unlimited());
+    let len_bytes = (5 << 30) + 512;
+    let moved = gate.transfer(Class::DEFAULT, Op::Read, len_bytes, |offset, len| {
+        assert_eq!((offset % 4096, len % 512), (0, 0), "direct I/O takes whole blocks");
+        Ok(len.min(MOST_BYTES))
+    });
+    assert_eq!(moved.unwrap(), len_bytes);
+}
+
+#[test]
 fn a_limit_wakes_by_time_and_one_that_is_lifted_is_felt() {
     let gate = gate_of(DiskSetup::unlimited());
     let classes = gate.topology().classes();
