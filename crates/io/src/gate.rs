@@ -68,6 +68,7 @@ use std::time::Duration;
 
 use plimsoll_core::{ClassStats, Direction, Latencies, Op};
 
+use crate::backend::explained;
 use crate::class::Class;
 use crate::sys::clock::now_ns;
 use crate::topology::Topology;
@@ -155,11 +156,13 @@ impl fmt::Display for GateError {
 impl std::error::Error for GateError {}
 
 impl From<GateError> for io::Error {
+    /// Returns the error that a [`File`](crate::File) returns for the same reason.
     fn from(error: GateError) -> io::Error {
         let kind = match error {
             GateError::UnknownClass => io::ErrorKind::InvalidInput,
             GateError::Full | GateError::Overloaded { .. } => io::ErrorKind::WouldBlock,
-            GateError::ClassRemoved => io::ErrorKind::Interrupted,
+            // Not `Interrupted`: the loops of `std` would repeat the call.
+            GateError::ClassRemoved => return explained(libc::ECANCELED, error.to_string()),
         };
         io::Error::new(kind, error)
     }

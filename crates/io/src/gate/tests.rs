@@ -11,6 +11,7 @@ use plimsoll_core::{
 
 use super::{Gate, GateError, GateStartError};
 use crate::backend::choose::BackendKind;
+use crate::backend::error_number;
 use crate::class::{Class, Classes};
 use crate::reactor::Reactor;
 use crate::topology::{DiskMode, DiskSetup, Topology};
@@ -124,6 +125,7 @@ fn calls_of_a_removed_class_end_and_unknown_ones_are_refused() {
     });
     drop(held);
     drop(gate.enter(Class::DEFAULT, Op::Read, 4096).unwrap());
+    assert_eq!(error_number(&GateError::ClassRemoved.into()), libc::ECANCELED, "as a file's requests");
 }
 
 #[test]
