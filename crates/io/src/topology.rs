@@ -321,9 +321,9 @@ impl Topology {
     /// on the file system.
     ///
     /// # Errors
-    /// `ENODEV` if no disk has a mount point on the path's device; the message lists the mount points. So no request is
-    /// ever scheduled by the figures of another disk, or by none. The system's error if neither the path nor its
-    /// directory exists, or access to them is denied.
+    /// `ENODEV` if no disk has a mount point on the path's device, `EINVAL` if several have; the message lists the mount
+    /// points. So no request is ever scheduled by the figures of another disk, or by none. The system's error if neither
+    /// the path nor its directory exists, or access to them is denied.
     pub fn disk_of(&self, path: &Path) -> io::Result<u16> {
         if let [only] = self.0.disks.as_slice()
             && only.setup.mountpoints.is_empty()
@@ -333,23 +333,24 @@ impl Topology {
 
         let device = device::device_for(path).map_err(|error| no_device(path, &error))?;
         let holds = |disk: &TopologyDisk| device::is_on(&disk.setup.mountpoints, device);
-
-        if let Some(disk) = self.0.disks.iter().position(holds) {
-            return Ok(disk as u16);
-        }
+        let mut holding = (0..).zip(&self.0.disks).filter(|(_, disk)| holds(disk)).map(|(number, _)| number);
+        let (errno, which, remedy) = match (holding.next(), holding.next()) {
+            (Some(disk), None) => return Ok(disk),
+            (None, _) => (libc::ENODEV, "no disk holds", "add a disk whose mount point is on the same device"),
+            (Some(_), Some(_)) => (libc::EINVAL, "several disks hold", "give one disk all mount points on the device"),
+        };
 
         let mountpoints = self.0.disks.iter().flat_map(|disk| &disk.setup.mountpoints);
         let places: Vec<String> = mountpoints
             .map(|place| format!("{} (device {})", place.display(), device::name(device::device_of(place))))
             .collect();
-        let places = if places.is_empty() { "nowhere".to_owned() } else { places.join(", ") };
+        let places = if places.is_empty() { "no mount point".to_owned() } else { places.join(", ") };
 
         let (path, device) = (path.display(), device::name(Some(device)));
         let message = format!(
-            "no disk holds {path} (device {device}): they are at {places}; add a disk whose mount point is on the same device, \
-             or name the disk's number (Topology::file)"
+            "{which} {path} (device {device}): they are at {places}; {remedy}, or name the disk's number (Topology::file)"
         );
-        Err(explained(libc::ENODEV, message))
+        Err(explained(errno, message))
     }
 
     /// Returns the present mode of disk `disk`.

@@ -86,6 +86,16 @@ fn a_path_on_no_disk_is_refused_with_the_disks_there_are() {
 }
 
 #[test]
+fn a_path_on_two_disks_is_refused_instead_of_scheduled_by_the_first() {
+    let disks = ["/proc", "/proc/sys"]
+        .map(|place| plimsoll::DiskSetup { mountpoints: vec![place.into()], ..plimsoll::DiskSetup::unlimited() });
+    let topology = Topology::new(1, Classes::new(), disks.to_vec()).unwrap();
+    let error = topology.disk_of("/proc/self".as_ref()).unwrap_err();
+    assert_eq!(error_number(&error), 22, "EINVAL");
+    assert!(error.to_string().starts_with("several disks hold /proc/self (device "), "{error}");
+}
+
+#[test]
 fn errors_name_the_file_the_line_the_key_and_what_was_expected() {
     let good = tuned("/".as_ref());
     let table = [
