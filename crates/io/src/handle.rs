@@ -98,7 +98,8 @@ impl Handle {
             // The caller may have dropped its future.
             let _ = answer.send(value);
         })?;
-        answered.await.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, GONE))
+        let ended = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the shard has stopped, or the job has panicked");
+        answered.await.map_err(ended)
     }
 
     /// Runs `body` on the shard without waiting for it. If the shard stops before, drops `body`. A panic in `body`, or

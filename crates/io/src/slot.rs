@@ -49,8 +49,8 @@ const TAKEN: u8 = 1;
 const DONE: u8 = 2;
 const ABANDONED: u8 = 3;
 
-/// The error message of a request or job whose shard has stopped.
-pub(crate) const GONE: &str = "the shard has stopped, or what it was to run has panicked";
+/// The error message of a request or job that no shard takes.
+pub(crate) const GONE: &str = "the shard has stopped, or a gate has its place";
 
 /// The result of a request, and its memory.
 pub(crate) type End = (io::Result<u32>, Data);
