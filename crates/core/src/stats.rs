@@ -133,28 +133,6 @@ pub struct ClassStats {
 }
 
 impl ClassStats {
-    /// All counters at zero.
-    pub(crate) const ZERO: ClassStats = ClassStats {
-        queued: 0,
-        in_flight: 0,
-        queued_bytes: 0,
-        queued_fs: 0,
-        read: DirectionStats { requests: 0, bytes: 0 },
-        write: DirectionStats { requests: 0, bytes: 0 },
-        consumed_fs: 0,
-        dispatched: 0,
-        split: 0,
-        continued: 0,
-        errors: 0,
-        cancelled: 0,
-        refused: 0,
-        reserved: 0,
-        aged: 0,
-        activations: 0,
-        waited_ns: [0; 5],
-        starved_ns: 0,
-    };
-
     /// Returns the sum of both: one class in two queues.
     #[must_use]
     pub fn plus(self, other: ClassStats) -> ClassStats {

@@ -310,7 +310,7 @@ impl DiskQueue {
     }
 
     pub(crate) fn class_stats(&self, class: Class) -> Option<ClassStats> {
-        let stats = self.ids(class).iter().filter_map(|id| self.queue.class_stats(*id).ok().copied());
+        let stats = self.ids(class).iter().filter_map(|id| self.queue.class_stats(*id).ok());
         stats.reduce(ClassStats::plus)
     }
 

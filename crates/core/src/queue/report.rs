@@ -244,11 +244,11 @@ impl IoQueue {
     ///
     /// # Errors
     /// [`QueueError::Unknown`] if there is no such class.
-    pub fn class_stats(&self, class: ClassId) -> Result<&ClassStats, QueueError> {
-        static NONE_YET: ClassStats = ClassStats::ZERO;
+    pub fn class_stats(&self, class: ClassId) -> Result<ClassStats, QueueError> {
         match self.class_node(class) {
-            Ok(node) => Ok(&self.members[node as usize].stats),
-            Err(_) => self.disk.classes().get(class.into(), |_| &NONE_YET),
+            Ok(node) => Ok(self.members[node as usize].stats),
+            // The queue has not followed the disk yet.
+            Err(_) => self.disk.classes().get(class.into(), |_| ClassStats::default()),
         }
     }
 

@@ -150,7 +150,7 @@ impl ClassTable {
         let queue = &queues[member.queue as usize].queue;
         let id = member.id?;
         let latencies = Direction::ALL.map(|direction| queue.class_latencies(id, direction).ok().flatten());
-        Some(look(queue.class_stats(id).ok()?, latencies))
+        Some(look(&queue.class_stats(id).ok()?, latencies))
     }
 
     pub(crate) fn reset(&mut self, queues: &mut [QueueState]) {
@@ -219,7 +219,7 @@ fn retire(id: ClassId, state: &QueueState) -> Box<Retired> {
     let mut retired = Box::<Retired>::default();
     if let Ok(stats) = state.queue.class_stats(id) {
         let cancelled = stats.cancelled + u64::from(stats.queued);
-        retired.stats = ClassStats { queued: 0, in_flight: 0, queued_bytes: 0, queued_fs: 0, cancelled, ..*stats };
+        retired.stats = ClassStats { queued: 0, in_flight: 0, queued_bytes: 0, queued_fs: 0, cancelled, ..stats };
         for (kept, direction) in retired.latencies.iter_mut().zip(Direction::ALL) {
             if let Ok(Some(latencies)) = state.queue.class_latencies(id, direction) {
                 kept.merge(latencies);
