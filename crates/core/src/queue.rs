@@ -93,6 +93,8 @@ pub struct IoQueue {
     epoch: u64,
     /// Classes and groups with a reservation, and classes with a longest wait.
     urgent: Vec<u32>,
+    /// The groups of `urgent`, and its classes with queued requests.
+    urgent_with_work: Vec<u32>,
     any_limits: bool,
     any_targets: bool,
     /// The distinct latency targets, and by level the place of the classes that yield to it.
@@ -205,6 +207,7 @@ impl IoQueue {
             members: Vec::new(),
             epoch: 0,
             urgent: Vec::new(),
+            urgent_with_work: Vec::new(),
             any_limits: false,
             any_targets: false,
             levels: Vec::new(),
@@ -352,6 +355,9 @@ impl IoQueue {
             let is_guest = was_idle || member.backlog.is_small;
             self.unreported.wakeups += u64::from(is_guest && self.disk.is_full());
             if !self.urgent.is_empty() {
+                if member.qos.may_be_urgent() {
+                    self.urgent_with_work.push(node);
+                }
                 self.begin_reservations(now_ns, node);
             }
         }
@@ -465,7 +471,7 @@ impl IoQueue {
         let step_ns = step_ns.filter(|step_ns| *step_ns > now_ns);
 
         let limit_ns = self.parked.peek().map(|Reverse((until_ns, ..))| *until_ns);
-        let urgent_ns = self.urgent.iter().filter_map(|class| self.urgent_at_ns(*class, now_ns)).min();
+        let urgent_ns = self.urgent_with_work.iter().filter_map(|node| self.urgent_at_ns(*node, now_ns)).min();
         self.wakeup_ns = [stopped_by.and_then(|stop| stop.1), limit_ns, urgent_ns, step_ns].into_iter().flatten().min();
         self.due_ns = self.wakeup_ns;
         self.presence.polls(now_ns, self.wakeup_ns);
@@ -565,6 +571,7 @@ impl IoQueue {
             self.slots.unlink(tree.fifo_mut(class), at);
             if tree.fifo(class).head == NONE {
                 tree.settle(class);
+                self.urgent_has_emptied(class);
             }
         }
         piece

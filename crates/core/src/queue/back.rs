@@ -274,6 +274,7 @@ impl IoQueue {
         stats.queued -= 1;
         stats.queued_fs -= u128::from(rest_fs);
         stats.queued_bytes -= u64::from(undispatched_bytes);
+        self.urgent_has_emptied(class);
     }
 
     /// Reports a finished request to the disk if its class has a latency target.

@@ -71,6 +71,13 @@ impl IoQueue {
         };
         let urgent = (0..self.members.len()).filter(|at| may_be_urgent((*at, &self.members[*at])));
         self.urgent = urgent.map(|at| at as u32).collect();
+        // Keeps room for all, so that no request allocates.
+        self.urgent_with_work.clone_from(&self.urgent);
+        let members = &self.members;
+        self.urgent_with_work.retain(|at| {
+            let member = &members[*at as usize];
+            member.kind == Kind::Group || member.stats.queued > 0
+        });
         self.any_limits = self.members.iter().any(|m| m.qos.has_limits());
     }
 

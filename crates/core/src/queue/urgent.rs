@@ -56,7 +56,8 @@ impl IoQueue {
             let runs = self.lanes[lane].tree.can_run(**node);
             runs.then(|| self.due_since_ticks(**node, lane, now_ns)).flatten()
         };
-        let candidates = self.urgent.iter().filter_map(|node| due(&node).map(|(tick, aged)| (tick, *node, aged)));
+        let nodes = self.urgent_with_work.iter();
+        let candidates = nodes.filter_map(|node| due(&node).map(|(tick, aged)| (tick, *node, aged)));
         let (_, node, aged) = candidates.min()?;
         let tree = &mut self.lanes[lane].tree;
         let class = tree.first_below(node)?;
@@ -138,6 +139,17 @@ impl IoQueue {
         let aged = (0..self.lanes.len()).filter_map(|lane| self.aged_at_ns(node, lane));
         let aged = aged.map(|at_ns| at_ns.max(self.disk.aged_again_ns()));
         reserved.into_iter().chain(aged).filter(|at_ns| *at_ns > now_ns).min()
+    }
+
+    /// Removes `class`, a queue of which has emptied, from the urgent nodes with work, unless another lane has more.
+    #[inline]
+    pub(super) fn urgent_has_emptied(&mut self, class: u32) {
+        if !self.urgent.is_empty()
+            && self.members[class as usize].stats.queued == 0
+            && let Some(place) = self.urgent_with_work.iter().position(|node| *node == class)
+        {
+            self.urgent_with_work.swap_remove(place);
+        }
     }
 
     /// Returns the number of children of a group with work that no limit holds back, in all lanes.
@@ -368,5 +380,46 @@ impl IoQueue {
             let from_ns = self.could_have_gone_ns(now_ns, pick.class, piece);
             self.charge_limits(from_ns, pick.class, usize::from(piece.lane), amount);
         }
+    }
+}
+
+#[cfg(all(test, not(plimsoll_loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{Cancel, Disk, DiskConfig, GroupId, IoQueue, Op, Outcome, Qos, QueueConfig, Reservation};
+
+    #[test]
+    fn a_poll_asks_only_classes_with_work_whether_they_are_due() {
+        let disk = Arc::new(Disk::new(DiskConfig { duplex: true, ..DiskConfig::default() }));
+        let qos = Qos { max_wait_ns: Some(1_000), ..Qos::default() };
+        let classes = [(); 100].map(|()| {
+            let class = disk.add_class(GroupId::ROOT, 1).unwrap();
+            disk.set_qos(class, qos).unwrap();
+            class
+        });
+        let group = disk.add_group(GroupId::ROOT, 1).unwrap();
+        let reservation = Reservation { iops: 1, bandwidth: 0 };
+        disk.set_qos(group, Qos { reservation, ..Qos::default() }).unwrap();
+
+        let mut queue = IoQueue::new(disk, QueueConfig::default());
+        assert_eq!((queue.urgent.len(), &queue.urgent_with_work[..]), (101, &[group.node][..]));
+
+        let read = queue.enqueue(0, classes[7], Op::Read, 4096, 0).unwrap();
+        queue.enqueue(0, classes[7], Op::Write, 4096, 1).unwrap();
+        queue.enqueue(0, classes[3], Op::Read, 4096, 2).unwrap();
+        assert_eq!(queue.urgent_with_work, [group.node, classes[7].node, classes[3].node]);
+        assert!(matches!(queue.cancel(read), Cancel::Cancelled(_)));
+        assert_eq!(queue.urgent_with_work.len(), 3, "a write is left");
+
+        queue.disk().set_shares(classes[0], 2).unwrap();
+        queue.follow_classes(|_| ());
+        assert_eq!(queue.urgent_with_work, [classes[3].node, classes[7].node, group.node]);
+
+        for piece in std::iter::from_fn(|| queue.poll_dispatch(0)).collect::<Vec<_>>() {
+            let moved = Outcome::Moved(piece.len_bytes());
+            let _ = queue.complete(0, piece, moved);
+        }
+        assert_eq!((queue.queued(), &queue.urgent_with_work[..]), (0, &[group.node][..]));
     }
 }
