@@ -56,8 +56,7 @@ use std::sync::Arc;
 
 use crate::bucket::Tokens;
 use crate::classes::{ClassId, QueueError};
-use crate::clock::AWAY_MAX_NS;
-use crate::disk::{ABSENT_LEAST_NS, Disk, Presence, QUEUES_MAX, Report};
+use crate::disk::{Disk, Presence, QUEUES_MAX, Report};
 use crate::qos::Amount;
 use crate::request::{Direction, Op};
 use crate::slots::{NONE, RequestId, Slot, Slots};
@@ -328,21 +327,6 @@ impl IoQueue {
         Ok(RequestId { slot: at, generation: self.slots.get(at).generation })
     }
 
-    /// Gives up the device time that this queue has left unused while it was not polled.
-    #[cold]
-    fn rejoin(&mut self) {
-        if self.shares_clocks() {
-            self.lanes.iter_mut().for_each(|lane| lane.tree.rejoin());
-        }
-    }
-
-    /// Restarts the measurement of lateness and absences at `now_ns`, because this queue was empty before.
-    fn begin_wait(&mut self, now_ns: u64) {
-        (self.polled_ns, self.late_ns) = (now_ns, 0);
-        (self.left, self.was_full, self.due_ns) = (None, false, None);
-        self.presence.polls(now_ns, None);
-    }
-
     /// Counts a wake-up of `node`, and begins its wait if it has nothing else queued.
     fn has_woken(&mut self, now_ns: u64, node: u32) {
         let limited_ns = self.limited_ns(node, now_ns);
@@ -402,36 +386,11 @@ impl IoQueue {
             return None;
         }
         if self.polled_ns != now_ns {
-            (self.left, self.was_full) = (None, false);
-            self.late_ns = now_ns.saturating_sub(self.wakeup_ns.unwrap_or(self.polled_ns).max(self.polled_ns));
-            let is_late = |due_ns: u64| now_ns.saturating_sub(due_ns.max(self.polled_ns)) > AWAY_MAX_NS;
-            let is_back = self.due_ns.is_some_and(is_late);
-            self.polled_ns = now_ns;
-            if is_back {
-                self.rejoin();
-            }
-            if self.late_ns >= ABSENT_LEAST_NS {
-                self.presence.polls(now_ns, None);
-                if self.disk.has_absent() {
-                    self.disk.count_absent_now(now_ns);
-                }
-            }
+            self.begin_poll(now_ns);
         }
 
         let mut stopped_by: Option<Stop> = None;
-        // Lanes share the window: the one with less device time in the device comes first. If both have the same, and
-        // in modes without a window, they alternate.
-        let first = match &self.lanes[..] {
-            [_, _] if self.config.mode == Mode::Scheduled => {
-                match self.presence.in_flight_ticks(0).cmp(&self.presence.in_flight_ticks(1)) {
-                    Ordering::Less => 0,
-                    Ordering::Greater => 1,
-                    Ordering::Equal => self.first_lane,
-                }
-            }
-            _ => self.first_lane,
-        };
-
+        let first = self.lane_in_turn();
         for turn in 0..self.lanes.len() {
             let lane = if self.lanes.len() == 1 { 0 } else { (first + turn) % 2 };
             match self.poll_lane(now_ns, lane) {
@@ -451,14 +410,26 @@ impl IoQueue {
             return self.poll_dispatch(now_ns);
         }
 
-        let left =
-            |tokens_ns| Some(Left { ticks: self.disk.in_flight_ticks(), own_ticks: self.in_flight_ticks, tokens_ns });
-        self.left = match stopped_by {
-            Some((WaitReason::Depth, _)) => left(0),
-            Some((WaitReason::Tokens, Some(tokens_ns))) => left(tokens_ns),
-            _ => None,
-        };
+        self.end_poll(now_ns, stopped_by);
+        None
+    }
 
+    /// Returns the lane to try first. Lanes share the window: the one with less device time in the device comes first.
+    /// If both have the same, and in modes without a window, they alternate.
+    fn lane_in_turn(&self) -> usize {
+        if self.lanes.len() == 1 || self.config.mode != Mode::Scheduled {
+            return self.first_lane;
+        }
+        match self.presence.in_flight_ticks(0).cmp(&self.presence.in_flight_ticks(1)) {
+            Ordering::Less => 0,
+            Ordering::Greater => 1,
+            Ordering::Equal => self.first_lane,
+        }
+    }
+
+    /// Ends a poll that dispatches nothing more: records why, and when to poll again.
+    fn end_poll(&mut self, now_ns: u64, stopped_by: Option<Stop>) {
+        self.note_left(stopped_by);
         match stopped_by {
             Some((WaitReason::Fairness, _)) | None => self.blocked.unblock(now_ns),
             Some((reason, _)) => self.blocked.block(reason, now_ns),
@@ -476,7 +447,6 @@ impl IoQueue {
         self.due_ns = self.wakeup_ns;
         self.presence.polls(now_ns, self.wakeup_ns);
         self.leave_room_to_others();
-        None
     }
 
     /// Returns the [number](QueueConfig::number) of another queue of the disk that the caller should poll soon: at the

@@ -18,19 +18,69 @@
 //! Four reads of 100 us each are in the device, and the thread gets a CPU again after 5 ms: the absence was 5 ms long,
 //! and the device was dry for 4.6 ms. Had the thread slept because nothing completed, the device would have stalled.
 
-use super::IoQueue;
+use super::{IoQueue, Stop};
 use crate::bucket::TICKS_PER_NS;
+use crate::clock::AWAY_MAX_NS;
+use crate::disk::ABSENT_LEAST_NS;
+use crate::stats::WaitReason;
 
 /// The work in the device when a queue was stopped, in ticks, the queue's own part of it, and the time from which there
 /// are tokens (0: the window stopped it).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
-    pub(super) ticks: u64,
-    pub(super) own_ticks: u64,
-    pub(super) tokens_ns: u64,
+    ticks: u64,
+    own_ticks: u64,
+    tokens_ns: u64,
 }
 
 impl IoQueue {
+    /// Restarts the measurement of lateness and absences at `now_ns`, because this queue was empty before.
+    pub(super) fn begin_wait(&mut self, now_ns: u64) {
+        (self.polled_ns, self.late_ns) = (now_ns, 0);
+        (self.left, self.was_full, self.due_ns) = (None, false, None);
+        self.presence.polls(now_ns, None);
+    }
+
+    /// Measures how late the first poll at `now_ns` is, and rejoins the disk's other queues after an absence.
+    pub(super) fn begin_poll(&mut self, now_ns: u64) {
+        (self.left, self.was_full) = (None, false);
+        self.late_ns = now_ns.saturating_sub(self.wakeup_ns.unwrap_or(self.polled_ns).max(self.polled_ns));
+        let is_late = |due_ns: u64| now_ns.saturating_sub(due_ns.max(self.polled_ns)) > AWAY_MAX_NS;
+        let is_back = self.due_ns.is_some_and(is_late);
+        self.polled_ns = now_ns;
+        if is_back {
+            self.rejoin();
+        }
+        if self.late_ns >= ABSENT_LEAST_NS {
+            self.presence.polls(now_ns, None);
+            if self.disk.has_absent() {
+                self.disk.count_absent_now(now_ns);
+            }
+        }
+    }
+
+    /// Gives up the device time that this queue has left unused while it was not polled.
+    #[cold]
+    fn rejoin(&mut self) {
+        if self.shares_clocks() {
+            self.lanes.iter_mut().for_each(|lane| lane.tree.rejoin());
+        }
+    }
+
+    /// Records the work in the device after a poll that window or tokens have stopped.
+    pub(super) fn note_left(&mut self, stopped_by: Option<Stop>) {
+        let tokens_ns = match stopped_by {
+            Some((WaitReason::Depth, _)) => Some(0),
+            Some((WaitReason::Tokens, tokens_ns)) => tokens_ns,
+            _ => None,
+        };
+        self.left = tokens_ns.map(|tokens_ns| Left {
+            ticks: self.disk.in_flight_ticks(),
+            own_ticks: self.in_flight_ticks,
+            tokens_ns,
+        });
+    }
+
     /// Records whether this queue was absent until now, at a completion that may have been waiting for `late_ns`. The
     /// device needs at least `least_ns` for such a piece.
     pub(super) fn note_away(&mut self, now_ns: u64, late_ns: u64, least_ns: u64) {
