@@ -155,6 +155,8 @@ impl Drop for SharedFile {
         // Without its topology no shard has the file open, and its number means nothing.
         if let Some(owner) = self.owner.upgrade() {
             let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            // First, so that a shard closes the file, not this thread, which may be one of an async runtime.
+            state.opened = None;
             owner.retire(self.number, self.uid, &state.open_on);
         }
     }

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::doorbell::Doorbell;
-use super::file::{FileTable, OsFile, unknown_file, validate};
+use super::file::{FileTable, OsFile, close, unknown_file, validate};
 use super::worker::{Workers, last_errno};
 use super::{
     Backend, Completion, FileId, FileInfo, Kind, Memory, OpenOptions, OpenedFile, Operation, Submit, WakeHandle,
@@ -339,7 +339,9 @@ unsafe impl Backend for AioBackend {
     }
 
     fn close(&mut self, file: FileId) {
-        self.files.remove(file);
+        if let Some(file) = self.files.remove(file) {
+            close(file);
+        }
     }
 
     fn file_len(&mut self, file: FileId) -> io::Result<u64> {

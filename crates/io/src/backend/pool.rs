@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::doorbell::Doorbell;
-use super::file::{FileTable, OsFile, unknown_file, validate};
+use super::file::{FileTable, OsFile, close, unknown_file, validate};
 use super::worker::Workers;
 use super::{Backend, Completion, FileId, FileInfo, OpenOptions, OpenedFile, Operation, Submit, WakeHandle};
 use crate::sys::clock;
@@ -80,7 +80,9 @@ unsafe impl Backend for PoolBackend {
     }
 
     fn close(&mut self, file: FileId) {
-        self.files.remove(file);
+        if let Some(file) = self.files.remove(file) {
+            close(file);
+        }
     }
 
     fn file_len(&mut self, file: FileId) -> io::Result<u64> {

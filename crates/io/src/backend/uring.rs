@@ -48,7 +48,7 @@ use io_uring::{opcode, squeue};
 use ring::Ring;
 
 use super::doorbell::Doorbell;
-use super::file::{FileTable, OsFile, unknown_file, validate};
+use super::file::{FileTable, OsFile, close, unknown_file, validate};
 use super::worker::Workers;
 use super::{
     Backend, Completion, FileId, FileInfo, Kind, Memory, OpenOptions, OpenedFile, Operation, Region, RegionId,
@@ -374,7 +374,9 @@ unsafe impl Backend for UringBackend {
             // If this fails, the place keeps the file open until it is used again or the ring is dropped.
             let _ = self.ring.submitter().register_files_update(place, &[-1]);
         }
-        self.files.remove(file);
+        if let Some(file) = self.files.remove(file) {
+            close(file.os);
+        }
     }
 
     fn file_len(&mut self, file: FileId) -> io::Result<u64> {

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 /// Returns the processors that the calling thread may run on, ascending.
 ///
@@ -87,6 +87,15 @@ pub fn restrict_current_thread(cpus: &[usize]) -> io::Result<()> {
         set.set(cpu);
     }
     Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Lets the calling thread run where the process's first thread may. A new thread inherits the processor of a pinned
+/// shard. If the system refuses this, changes nothing.
+pub(crate) fn unpin_current_thread() {
+    let first = Pid::from_raw(std::process::id() as i32);
+    if let Ok(set) = sched_getaffinity(first) {
+        let _ = sched_setaffinity(None, &set);
+    }
 }
 
 /// Makes timers of the calling thread fire on time. Otherwise the kernel delays them by up to 50 us so that wake-ups
