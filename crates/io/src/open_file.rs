@@ -271,8 +271,8 @@ impl File {
     /// the device.
     ///
     /// # Errors
-    /// As [`File::set_len`]; `EINVAL`, before anything is discarded, if a range of a block device is not within it, or
-    /// not aligned as its direct I/O must be.
+    /// As [`File::set_len`]; `EINVAL`, before anything is discarded, if the range is empty, or one of a block device is
+    /// not within it, or not aligned as its direct I/O must be.
     pub async fn discard(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
         self.check_writable()?;
         check_end(offset, len_bytes)?;
@@ -282,8 +282,9 @@ impl File {
     /// Reserves space for a range, growing the file unless `keep_size`.
     ///
     /// # Errors
-    /// As [`File::set_len`]. If the disk becomes full, what was reserved until then may stay, and the length have
-    /// grown: ext4 then has no free space. [`File::set_len`] to the former length gives back what lies beyond it.
+    /// As [`File::set_len`]; `EINVAL` if the range is empty. If the disk becomes full, what was reserved until then may
+    /// stay, and the length have grown: ext4 then has no free space. [`File::set_len`] to the former length gives back
+    /// what lies beyond it.
     pub async fn allocate(&self, offset: u64, len_bytes: u64, keep_size: bool) -> io::Result<()> {
         self.check_writable()?;
         check_end(offset, len_bytes)?;

@@ -106,7 +106,8 @@ impl RunDelay {
         self.read_at_ns
     }
 
-    /// Reads the wait again if the last reading is old. Call this before the interval that [`RunDelay::look`] measures.
+    /// Reads the wait again if the last reading is old. Call this before the interval that
+    /// [`RunDelay::since_last_reading_ns`] measures.
     pub(crate) fn refresh(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.read_at_ns) >= RUN_DELAY_READ_NS {
             self.since_last_reading_ns(now_ns);
