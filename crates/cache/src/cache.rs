@@ -99,8 +99,8 @@ impl BlockCache {
     ///
     /// # Errors
     /// When a disk belongs to another cache, is no longer a member, or its adding was cut short; when it holds foreign
-    /// data, is used by another process or is named twice; when no disk can be used; or when a blank disk is named
-    /// though none is missing.
+    /// data, is open already or is named twice; when no disk can be used; or when a blank disk is named though none is
+    /// missing.
     pub async fn open(config: CacheConfig, disks: &[DiskSource], host: &HostOptions) -> Result<BlockCache, CacheError> {
         let models: Vec<_> = disks.iter().map(|disk| disk.model.clone()).collect();
         BlockCache::open_on(config, disks, Host::threads(host, &models)?).await

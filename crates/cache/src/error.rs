@@ -169,7 +169,8 @@ impl std::fmt::Display for CacheError {
             CacheError::Io { path, what, error } => write!(f, "{}: {what}: {error}", path.display()),
             CacheError::Locked { path } => write!(
                 f,
-                "{}: another process has it open; stop that one, or let it do the work (it follows CACHE.yaml)",
+                "{}: another process, or this one, has it open; close it there, or let that one do the work (it follows \
+                 CACHE.yaml)",
                 path.display()
             ),
             CacheError::NotEmpty { path, what } => write!(

@@ -81,7 +81,8 @@ fn a_disk_of_the_cache_is_not_added_by_another_name() {
         }
     }
     // The cache of another process, or of this one, is something else.
-    assert!(matches!(open(world.path(), &["a", "b"]), Err(CacheError::Locked { .. })));
+    let error = open(world.path(), &["a", "b"]).err().expect("it is open");
+    assert!(matches!(error, CacheError::Locked { .. }) && error.to_string().contains("or this one"), "{error}");
     assert_eq!(cache.stats().disks.len(), 2);
     block_on(cache.close()).unwrap();
     block_on(open(world.path(), &["a", "b"]).unwrap().close()).unwrap();
