@@ -120,9 +120,9 @@ pub struct IoQueue {
     found_full: bool,
     /// By lane: this queue's turn on the disk's clock, while the disk lists the queue as waiting for room.
     waits_until: [Option<u64>; 2],
-    /// Whether pieces have left the device since the last poll, or this queue was woken for room; and the queue that
-    /// gets the room that this one cannot use.
-    has_left: bool,
+    /// The first lane in which others may use room in the device: 0 if pieces have left it since the last poll, or else
+    /// the lane for which this queue was woken; and the queue that gets the room that this one cannot use.
+    room_from: Option<usize>,
     hand_over: Option<u16>,
     /// Whether a request has ended since the last poll whose class has nothing queued.
     has_emptied: bool,
@@ -224,7 +224,7 @@ impl IoQueue {
             unloaded: Unloaded::new(),
             found_full: false,
             waits_until: [None; 2],
-            has_left: false,
+            room_from: None,
             hand_over: None,
             has_emptied: false,
             queues_at_dispatch: 0,

@@ -97,10 +97,11 @@ impl Disk {
     }
 
     /// Takes the queue off the list that is to be polled because there is room in the device, and returns it: the first
-    /// other than `but` whose turn comes before `before`, by lane. `None` if there is no room or no such queue.
-    pub(crate) fn first_waiter(&self, but: Option<u16>, before: [Option<u64>; 2]) -> Option<u16> {
+    /// other than `but` whose turn comes before `before`, by lane, from lane `from` on. `None` if there is no room or no
+    /// such queue.
+    pub(crate) fn first_waiter(&self, but: Option<u16>, from: usize, before: [Option<u64>; 2]) -> Option<u16> {
         let is_full = self.is_full();
-        (0..self.waiters.len())
+        (from..self.waiters.len())
             .filter(|lane| !is_full || self.has_own_room(*lane, 0))
             .find_map(|lane| self.waiters[lane].take_first(but, before[lane]))
     }

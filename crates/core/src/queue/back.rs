@@ -42,7 +42,7 @@ impl IoQueue {
     /// Not if a class's only request has ended: its next one, which may come at once, would find that room taken.
     #[must_use]
     pub fn may_go_early(&self) -> bool {
-        self.has_left && self.queued > 0 && !self.has_emptied && self.in_flight < EARLY_MAX
+        self.room_from.is_some() && self.queued > 0 && !self.has_emptied && self.in_flight < EARLY_MAX
     }
 
     /// Completes a piece that the device did not work on for `late_ns` if that is certain, otherwise for at most as

@@ -232,15 +232,20 @@ impl IoQueue {
     pub(super) fn stop_waiting(&mut self) {
         let Some(number) = self.config.number else { return };
         for (lane, turn) in std::mem::take(&mut self.waits_until).into_iter().enumerate() {
-            self.has_left |= turn.is_some() && self.disk.stops_waiting(lane, number);
+            if turn.is_some() && self.disk.stops_waiting(lane, number) {
+                self.room_from.get_or_insert(lane);
+            }
         }
     }
 
     /// Hands room in the device that pieces have left, and that this queue cannot use, over to the first queue that
-    /// waits. A queue that waits itself hands it only to one whose turn comes before its own, so that hand-overs end.
+    /// waits. So that hand-overs end, a queue that waits itself hands it only to one whose turn comes before its own, and
+    /// one that was woken for room in a lane hands it to no earlier lane.
     pub(super) fn leave_room_to_others(&mut self) {
-        if std::mem::take(&mut self.has_left) && self.disk.has_several_queues() {
-            self.hand_over = self.disk.first_waiter(self.config.number, self.waits_until);
+        if let Some(lane) = self.room_from.take()
+            && self.disk.has_several_queues()
+        {
+            self.hand_over = self.disk.first_waiter(self.config.number, lane, self.waits_until);
         }
     }
 
@@ -291,7 +296,7 @@ impl IoQueue {
         if piece.ticks > 0 {
             self.in_flight_ticks -= piece.ticks;
             self.presence.remove(lane, piece.ticks);
-            self.has_left = true;
+            self.room_from = Some(0);
             self.unreported.in_device = self.unreported.in_device.wrapping_sub(1);
         }
     }

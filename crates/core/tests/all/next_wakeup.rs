@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::common::{KIB, MS, Random, S, US, World, model, queue_of, usual};
 use plimsoll_core::{
-    ControlConfig, Disk, DiskConfig, Dispatch, GroupId, IoQueue, LatencyGoal, Limits, Mode, Op, Outcome, Qos,
-    QueueConfig, Rate, Reservation,
+    Disk, DiskConfig, Dispatch, GroupId, IoQueue, LatencyGoal, Limits, Mode, Op, Outcome, Qos, QueueConfig, Rate,
+    Reservation,
 };
 
 const LENGTHS: [u32; 4] = [512, 4 * KIB, 64 * KIB, 1024 * KIB];
@@ -172,16 +172,21 @@ fn room_that_is_anothers_turn_is_handed_over() {
 
 #[test]
 fn hand_overs_end() {
-    // The window has room for a part of a piece: both queues wait for room, and neither can use this.
-    let config = DiskConfig { control: ControlConfig::OFF, ..usual() };
+    hand_overs_end_on(usual(), [Op::Read, Op::Read]);
+    // Each waits in a lane of its own: they handed the room to and fro.
+    hand_overs_end_on(DiskConfig { duplex: true, ..usual() }, [Op::Read, Op::Write]);
+}
+
+/// The window has room for a part of a piece: both queues wait for room, and neither can use this.
+fn hand_overs_end_on(config: DiskConfig, ops: [Op; 2]) {
     let disk = Arc::new(Disk::new(config));
     let class = disk.add_class(GroupId::ROOT, 10).unwrap();
     let mut queues = [0, 1]
         .map(|number| IoQueue::new(Arc::clone(&disk), QueueConfig { number: Some(number), ..QueueConfig::default() }));
     for n in 0..300 {
-        queues.iter_mut().for_each(|queue| {
-            queue.enqueue(S, class, Op::Read, 60 * KIB, n).unwrap();
-        });
+        for (queue, op) in queues.iter_mut().zip(ops) {
+            queue.enqueue(S, class, op, 60 * KIB, n).unwrap();
+        }
     }
 
     let mut pieces = Vec::new();
@@ -204,7 +209,7 @@ fn hand_overs_end() {
             let Some(other) = queues[turn].take_hand_over() else { break };
             turn = usize::from(other);
             hand_overs += 1;
-            assert!(hand_overs < 10, "step {step}");
+            assert!(hand_overs < 10, "{ops:?}, step {step}");
         }
     }
 }
