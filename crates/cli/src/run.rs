@@ -155,10 +155,12 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     }
     command.env("LD_PRELOAD", preload);
 
+    let cannot_catch = |error| Failure::Machine(format!("cannot catch the signals for {name}: {error}"));
+    let signals = watch::Signals::catch().map_err(cannot_catch)?;
     let child =
         command.spawn().map_err(|error| Failure::Machine(format!("cannot start {}: {error}", path.display())))?;
 
-    let wait = || watch::until_over(child, &managed);
+    let wait = || watch::until_over(child, signals, &managed);
     let over = if arguments.live { live::beside(&shared, wait) } else { wait() };
     let (status, seen) = over.map_err(|error| Failure::Machine(format!("cannot wait for {name}: {error}")))?;
     let counters = shared.counters().map_err(|error| Failure::Machine(format!("cannot read the counters: {error}")))?;

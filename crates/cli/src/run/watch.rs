@@ -4,8 +4,8 @@
 //! A thread waits for the program's end, and leaves its process number taken until no signal can reach another process.
 //! The kernel's counters of its disk I/O, which need no rights, include the processes that it has waited for. SIGTERM,
 //! SIGHUP, SIGUSR1 and SIGUSR2 are passed on; so are SIGINT and SIGQUIT of another process (`kill`, a container's stop
-//! signal), but not those of the terminal, which sends them to the program itself. At intervals /proc shows whether it
-//! maps managed files or has an io_uring.
+//! signal), but not those of the terminal, which sends them to the program itself. They are caught before the program
+//! starts ([`Signals`]). At intervals /proc shows whether it maps managed files, has an io_uring or uses Linux AIO.
 //!
 //! # Limits
 //! A mapping or ring that lives shorter than [`LOOK`] can be missed. Other processes of the run are not watched. SIGINT
@@ -37,8 +37,38 @@ pub(super) struct FromOutside {
     pub(super) has_io_uring: bool,
 }
 
-/// Waits for the program's end. Returns its status with the findings.
-pub(super) fn until_over(mut child: Child, managed: &Managed) -> io::Result<(ExitStatus, FromOutside)> {
+/// The signals that are passed on to the program.
+pub(super) struct Signals {
+    infos: SignalsInfo<WithRawSiginfo>,
+    ignored: Vec<i32>,
+}
+
+impl Signals {
+    /// Catches the signals, except those that this process ignores (`nohup`): the program inherits that, but not if it
+    /// starts while they are caught here.
+    pub(super) fn catch() -> io::Result<Signals> {
+        let mask = ignored_signals();
+        let is_ignored = |signal: &i32| mask >> (*signal - 1) & 1 != 0;
+        let (ignored, caught): (Vec<i32>, Vec<i32>) =
+            [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2].into_iter().partition(is_ignored);
+        Ok(Signals { infos: SignalsInfo::new(caught)?, ignored })
+    }
+}
+
+/// Returns the signals that this process ignores, a bit each; 0 without /proc.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Waits for the program's end, and passes on `signals` that were caught before it started. Returns its status with the
+/// findings.
+pub(super) fn until_over(
+    mut child: Child,
+    signals: Signals,
+    managed: &Managed,
+) -> io::Result<(ExitStatus, FromOutside)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let pid = child.id();
     let mut seen = FromOutside::default();
@@ -51,11 +81,12 @@ pub(super) fn until_over(mut child: Child, managed: &Managed) -> io::Result<(Exi
             let _ = sender.send(());
         })?;
 
-        let (sender, mut signals) = tokio::sync::mpsc::unbounded_channel();
-        let mut infos = SignalsInfo::<WithRawSiginfo>::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2])?;
+        let Signals { mut infos, ignored } = signals;
         let until = infos.handle();
         std::thread::Builder::new().name("plimsoll-signal".to_owned()).spawn(move || {
             for info in infos.forever() {
+        ignored.into_iter().try_for_each(|signal| until.add_signal(signal))?;
+        let (sender, mut signals) = tokio::sync::mpsc::unbounded_channel();
                 // The receiver lives until no signal can be passed on any more.
                 let _ = sender.send((info.si_signo, info.si_code));
             }

@@ -53,3 +53,26 @@ fn a_key_of_the_terminal_reaches_the_program_once() {
         assert_eq!(came, format!("came {}\n", signal.as_raw()), "{}", output.err);
     }
 }
+
+/// The command's handlers were not in place yet in one run of seven, and the signal ended the command alone.
+#[test]
+fn a_signal_that_comes_as_soon_as_the_program_runs_reaches_it() {
+    let world = World::new();
+    let script = "trap 'kill $!; exit 5' TERM; sleep 60 >&- 2>&- & kill -TERM $PPID; wait";
+    for _ in 0..20 {
+        let output = world.run(&[], &["sh", "-c", script]);
+        assert_eq!(output.code, Some(5), "{output:#?}");
+    }
+}
+
+#[test]
+fn signals_that_the_command_ignores_are_ignored_by_the_program() {
+    let world = World::new();
+    let read = "while read -r key mask; do test $key != SigIgn: || echo $mask; done </proc/$$/status";
+    let masks = [&[][..], &[PLIMSOLL, "run", "--"]].map(|run: &[&str]| {
+        let ignore = "trap '' HUP INT USR1; exec \"$@\"";
+        let arguments = [&["-c", ignore, "sh"], run, &["sh", "-c", read]].concat();
+        ended(world.command("sh", &arguments)).done().out
+    });
+    assert_eq!(masks[0], masks[1]);
+}
