@@ -78,6 +78,7 @@ pub(super) fn json(ended: &Ended<'_>) -> Value {
             "past_gate_bytes": past,
             "mapped_file": seen.mapped,
             "has_io_uring": seen.has_io_uring,
+            "has_aio": seen.has_aio,
         },
     })
 }
@@ -228,11 +229,14 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
     if ended.seen.has_io_uring {
         lines.push("not seen: what goes through the program's io_uring".to_owned());
     }
+    if ended.seen.has_aio {
+        lines.push("not seen: what the program submits by Linux AIO (io_submit)".to_owned());
+    }
 
     let missed = |through: u64, disk: u64| disk > through + through / 10 + (1 << 20);
     if ended.seen.disk_bytes.is_some_and(|(read, written)| missed(read_bytes, read) || missed(written_bytes, written)) {
         lines.push(
-            "the rest is of other files, stdio (fread, fwrite), mmap, io_uring, static or setuid programs, or read-ahead"
+            "the rest is of other files, stdio (fread, fwrite), mmap, io_uring, Linux AIO, static or setuid programs, or read-ahead"
                 .to_owned(),
         );
     }

@@ -8,8 +8,8 @@
 //! starts ([`Signals`]). At intervals /proc shows whether it maps managed files, has an io_uring or uses Linux AIO.
 //!
 //! # Limits
-//! A mapping or ring that lives shorter than [`LOOK`] can be missed. Other processes of the run are not watched. SIGINT
-//! that a process sends to the whole group reaches the program twice, as SIGTERM does.
+//! A mapping, ring or AIO context that lives shorter than [`LOOK`] can be missed. Other processes of the run are not
+//! watched. SIGINT that a process sends to the whole group reaches the program twice, as SIGTERM does.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,8 @@ pub(super) struct FromOutside {
     /// A managed file that was mapped.
     pub(super) mapped: Option<PathBuf>,
     pub(super) has_io_uring: bool,
+    /// Whether the program has a context of Linux AIO (`io_submit`).
+    pub(super) has_aio: bool,
 }
 
 /// The signals that are passed on to the program.
@@ -83,10 +85,10 @@ pub(super) fn until_over(
 
         let Signals { mut infos, ignored } = signals;
         let until = infos.handle();
-        std::thread::Builder::new().name("plimsoll-signal".to_owned()).spawn(move || {
-            for info in infos.forever() {
         ignored.into_iter().try_for_each(|signal| until.add_signal(signal))?;
         let (sender, mut signals) = tokio::sync::mpsc::unbounded_channel();
+        std::thread::Builder::new().name("plimsoll-signal".to_owned()).spawn(move || {
+            for info in infos.forever() {
                 // The receiver lives until no signal can be passed on any more.
                 let _ = sender.send((info.si_signo, info.si_code));
             }
@@ -132,8 +134,10 @@ fn pass_on(pid: u32, signal: i32, si_code: i32) {
 impl FromOutside {
     fn look(&mut self, proc: &Path, pid: u32, managed: &Managed) {
         let own = proc.join(pid.to_string());
-        if self.mapped.is_none() {
+        if self.mapped.is_none() || !self.has_aio {
             let maps = std::fs::read_to_string(own.join("maps")).unwrap_or_default();
+            // The kernel maps the completions of each context under this name.
+            self.has_aio |= maps.contains(" /[aio]");
             // Skip the program's own code and libraries, which are mapped as executable.
             let files = maps.lines().filter_map(|line| {
                 let mut words = line.split_ascii_whitespace();
@@ -143,12 +147,47 @@ impl FromOutside {
             });
             let files: Vec<(PathBuf, bool)> = files.filter(|(path, _)| managed.holds(path)).collect();
             let is_data = |path: &PathBuf| !files.iter().any(|(other, is_code)| other == path && *is_code);
-            self.mapped = files.iter().map(|(path, _)| path).find(|path| is_data(path)).cloned();
+            let mapped = files.iter().map(|(path, _)| path).find(|path| is_data(path));
+            self.mapped = self.mapped.take().or_else(|| mapped.cloned());
         }
         if !self.has_io_uring {
             let links = std::fs::read_dir(own.join("fd")).into_iter().flatten().flatten();
             let mut targets = links.filter_map(|link| std::fs::read_link(link.path()).ok());
             self.has_io_uring = targets.any(|target| target.as_os_str() == "anon_inode:[io_uring]");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_library_cannot_see_is_found_in_proc() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let managed = Managed::find(std::slice::from_ref(&root)).unwrap();
+        let own = root.join("7");
+        std::fs::create_dir_all(own.join("fd")).unwrap();
+        let mut seen = FromOutside::default();
+        let mut look_at = |maps: &[String]| {
+            std::fs::write(own.join("maps"), maps.concat()).unwrap();
+            seen.look(&root, 7, &managed);
+            seen.clone()
+        };
+
+        let map = |rights: &str, path: &Path| format!("7f00-7f10 {rights} 00000000 fe:00 11   {}\n", path.display());
+        let library = root.join("library.so");
+        let code = [map("r-xp", &library), map("r--p", &library), map("rw-p", Path::new("/elsewhere"))];
+        assert_eq!(look_at(&code), FromOutside::default());
+        let aio = map("rw-s", Path::new("/[aio] (deleted)"));
+        assert_eq!(look_at(&[aio]), FromOutside { has_aio: true, ..FromOutside::default() });
+
+        std::os::unix::fs::symlink("anon_inode:[io_uring]", own.join("fd/3")).unwrap();
+        let mapped = root.join("data");
+        let all =
+            FromOutside { mapped: Some(mapped.clone()), has_io_uring: true, has_aio: true, ..FromOutside::default() };
+        assert_eq!(look_at(&[map("rw-s", &mapped)]), all);
+        assert_eq!(look_at(&[]), all, "what was seen once is said at the end");
     }
 }
