@@ -31,13 +31,15 @@ pub(crate) const VARIABLE: &str = "PLIMSOLL_RUN";
 /// Name of the file in memory, which shows in the link that [`VARIABLE`] names.
 pub(crate) const FILE_NAME: &str = "plimsoll-run";
 /// Of this form and of the layout of the counters.
-pub(crate) const VERSION: &str = concat!("7 ", env!("CARGO_PKG_VERSION"));
+pub(crate) const VERSION: &str = concat!("8 ", env!("CARGO_PKG_VERSION"));
 /// Where the counters begin in the file: before it is room for the JSON.
 pub(crate) const COUNTERS_AT: usize = 1 << 20;
 /// Rules at the most: a bit of a word for each, and one for what none matches.
 pub(crate) const RULES_MAX: usize = 63;
 /// Classes and groups at the most.
 pub(crate) const CLASSES_MAX: usize = 64;
+/// Most token buckets: two of each direction of the disk, and six of each class and group and of the one above them all.
+pub(crate) const BUCKETS_OF_TOKENS_MAX: usize = 4 + 6 * (CLASSES_MAX + 1);
 /// Most threads of other processes that use the gate at a time.
 pub(crate) const SLOTS: usize = 1024;
 
@@ -381,6 +383,8 @@ pub(crate) struct Counters {
     /// Last sign of life of the process with the gate, on the monotonic clock, in nanoseconds.
     pub(crate) alive_ns: AtomicU64,
     pub(crate) slots: [Slot; SLOTS],
+    /// The tokens that are left to the next gate, as `Disk::merge_tokens` describes them.
+    pub(crate) tokens_until: [AtomicU64; BUCKETS_OF_TOKENS_MAX],
     /// Managed files that were opened.
     pub(crate) opened: AtomicU64,
     /// Bytes read that were in the page cache, and did not need the disk.

@@ -115,6 +115,12 @@ impl TokenBucket {
         self.not_before(self.tat_ticks().max(now).saturating_add(ticks).min(empty));
     }
 
+    /// Makes the bucket and `until_ticks`, the state of one that it takes the place of, equal to the emptier of both.
+    pub(crate) fn merge(&self, until_ticks: &mut u64) {
+        self.not_before(*until_ticks);
+        *until_ticks = self.tat_ticks();
+    }
+
     /// Returns a bucket in the same state.
     pub(crate) fn copy(&self) -> TokenBucket {
         TokenBucket { tat_ticks: AtomicU64::new(self.tat_ticks()) }
@@ -198,6 +204,11 @@ impl Buckets {
         if tokens.byte_ticks > 0 {
             self.bytes.refund(tokens.byte_ticks);
         }
+    }
+
+    /// Returns both buckets.
+    pub(crate) fn each(&self) -> [&TokenBucket; 2] {
+        [&self.first, &self.bytes]
     }
 
     /// Returns the time until which the tokens given out so far last in the emptier bucket, in ticks.

@@ -172,7 +172,7 @@ const DEBT_TICKS: u64 = 100_000_000 * TICKS_PER_NS;
 #[derive(Debug, Default)]
 pub(crate) struct Tags {
     /// iops, bandwidth; of both directions, reads, writes.
-    limits: [TokenBucket; 6],
+    limits: [TokenBucket; LIMITS],
     /// iops, bandwidth.
     reservations: [TokenBucket; 2],
     inherited: Option<Box<Inherited>>,
@@ -260,7 +260,15 @@ impl Waiting {
     }
 }
 
+/// Number of a class's limits: operations and bytes, each of reads, of writes, and of both.
+pub(crate) const LIMITS: usize = 6;
+
 impl Tags {
+    /// Returns the buckets of the limits.
+    pub(crate) fn limits(&self) -> &[TokenBucket; LIMITS] {
+        &self.limits
+    }
+
     fn limits_for(&self, limits: &Limits, amount: Amount) -> impl Iterator<Item = (&TokenBucket, u64)> {
         let (iops, bandwidth, at) = match amount.direction {
             Direction::Read => (limits.read_iops, limits.read_bandwidth, 2),

@@ -51,6 +51,7 @@ pub(crate) fn make(counters: &Counters, is_apart: bool) {
     };
 
     keep_waits_of_the_dead(counters);
+    merge_tokens(&own, counters);
     OWN_GATE.store(Box::leak(Box::new(own)), Ordering::Release);
     state::STATE.store(state::OPEN, Ordering::Release);
 }
@@ -132,8 +133,17 @@ fn keep_waits_of_the_dead(counters: &Counters) {
     }
 }
 
-/// Copies the classes' waits into the shared memory.
-pub(crate) fn copy_waits(own: &OwnGate, counters: &Counters) {
+/// Takes over the tokens that the gate before has left, and leaves them to the next one.
+fn merge_tokens(own: &OwnGate, counters: &Counters) {
+    let Some(disk) = own.gate.topology().disk(0) else { return };
+    let mut until = counters.tokens_until.each_ref().map(|ticks| ticks.load(Ordering::Relaxed));
+    disk.merge_tokens(&mut until);
+    counters.tokens_until.iter().zip(until).for_each(|(place, ticks)| place.store(ticks, Ordering::Relaxed));
+}
+
+/// Copies the classes' waits and the state of the token buckets into the shared memory.
+pub(crate) fn copy_state(own: &OwnGate, counters: &Counters) {
+    merge_tokens(own, counters);
     for (class, shared) in own.classes.iter().zip(&counters.classes) {
         let Some(stats) = own.gate.class_stats(*class) else { continue };
         for (reason, place) in WaitReason::ALL.into_iter().zip(&shared.waited_ns) {

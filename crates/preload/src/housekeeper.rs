@@ -113,7 +113,7 @@ fn keep_house(counters: &'static Counters) {
         if now_ns.saturating_sub(swept_ns) >= TICK.as_nanos() as u64 {
             swept_ns = now_ns;
             sweep(counters);
-            gate::copy_waits(own, counters);
+            gate::copy_state(own, counters);
             gate::check_trace(own);
         }
         sleep(&counters.bell, bell, Some(TICK));

@@ -103,7 +103,7 @@ extern "C" fn unload() {
     let Some(own) = gate::own() else { return };
     let Some(_inside) = inside::go_inside(inside::frame()) else { return };
     if let Some(counters) = counters() {
-        gate::copy_waits(own, counters);
+        gate::copy_state(own, counters);
         if !own.is_apart {
             gate::end_trace(own);
         } else if own.is_traced.load(Ordering::Relaxed) {

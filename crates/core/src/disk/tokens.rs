@@ -18,7 +18,8 @@
 //! A read of 100 us on a disk at half the rate of its model takes 200 us from the bucket.
 
 use super::Disk;
-use crate::bucket::{Buckets, TICKS_PER_NS, Tokens, whole_ticks};
+use crate::bucket::{Buckets, TICKS_PER_NS, TokenBucket, Tokens, whole_ticks};
+use crate::qos::LIMITS;
 use crate::request::{Direction, Op};
 use crate::sync::Ordering;
 use crate::units::Cost;
@@ -85,6 +86,27 @@ impl Disk {
     pub fn bucket_ns(&self) -> u64 {
         let goal_ns = self.effective_goal_ns();
         if self.config.model.has_limits_apart() { goal_ns.max(LIMITS_APART_BUCKET_NS) } else { goal_ns }
+    }
+
+    /// Merges the state of all token buckets with `until`, that of a disk with the same classes, whose place this one
+    /// takes: each bucket and its entry become equal to the emptier of both. So a process that goes on where another
+    /// has ended does not begin with full buckets. The entries are the disk's buckets, then those of the limits of each
+    /// group and class, in the order in which these were added: the time until which the tokens given out so far last,
+    /// in quarter nanoseconds on the clock of the queues; 0 for a full bucket. Entries that `until` lacks are left out.
+    pub fn merge_tokens(&self, until: &mut [u64]) {
+        let mut entries = until.iter_mut();
+        let mut merge = |bucket: &TokenBucket| {
+            if let Some(entry) = entries.next() {
+                bucket.merge(entry);
+            }
+        };
+        (0..2 * self.groups).flat_map(|at| self.buckets(at).each()).for_each(&mut merge);
+        // A class without limits has no buckets, but may have had some.
+        let full: [TokenBucket; LIMITS] = Default::default();
+        self.classes().read(|rows| {
+            let limits = rows.iter().flat_map(|row| row.tags.as_ref().map_or(&full, |tags| tags.limits()));
+            limits.for_each(merge);
+        });
     }
 
     /// Discards the tokens of a stall, if a disk that limits operations and bytes apart has held a piece with tokens

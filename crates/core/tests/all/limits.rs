@@ -371,3 +371,37 @@ fn a_booked_place_moves_with_the_limit() {
         assert!(log.len() as f64 >= 0.98 * 2.0 * rate - burst - 1.0, "{what}: {} of {}", log.len(), 2.0 * rate);
     }
 }
+
+/// Processes one after the other, each of which had full buckets: together they exceeded the disk and each limit.
+#[test]
+fn disks_that_take_the_place_of_one_another_have_one_bucket() {
+    const BANDWIDTH: u64 = 50_000_000;
+    let bandwidth = Rate::per_second(BANDWIDTH);
+    for limits in [Limits::default(), Limits { bandwidth, burst_ns: 20 * MS, ..Limits::default() }] {
+        let (mut until, mut log, mut device_ns) = ([0; 64], Vec::new(), 0.0);
+        let mut most_ns = 0.0;
+        for now_ns in (1..=50).map(|turn| S + turn * MS) {
+            let mut queue = queue_of(usual(), QueueConfig::default());
+            let class = queue.disk().add_class(GroupId::ROOT, 100).unwrap();
+            queue.disk().set_qos(class, limited(limits)).unwrap();
+            queue.disk().merge_tokens(&mut until);
+            for _ in 0..100 {
+                queue.enqueue(now_ns, class, Op::Read, 64 * KIB, 0).unwrap();
+            }
+            while let Some(piece) = queue.poll_dispatch(now_ns) {
+                let cost_ns = queue.disk().cost(Op::Read, piece.len_bytes()).as_secs_f64() * 1e9;
+                device_ns += cost_ns;
+                most_ns = 50.0 * MS as f64 + queue.disk().bucket_ns() as f64 + cost_ns;
+                log.push((now_ns, u64::from(piece.len_bytes())));
+                let all = Outcome::Moved(piece.len_bytes());
+                let _ = queue.complete(now_ns, piece, all);
+            }
+            queue.disk().merge_tokens(&mut until);
+        }
+        assert!(device_ns <= most_ns && !log.is_empty(), "{device_ns} ns of device time, not more than {most_ns}");
+        if limits.burst_ns > 0 {
+            let extra = BANDWIDTH as f64 / 50.0 + f64::from(64 * KIB);
+            check_windows(&log, BANDWIDTH as f64, extra, "one limit");
+        }
+    }
+}
