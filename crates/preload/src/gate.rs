@@ -90,7 +90,7 @@ fn record(topology: &Topology, path: &Path) -> io::Result<()> {
         counters.traces.fetch_add(1, Ordering::Relaxed);
         counters.traces_beside.fetch_add(u32::from(is_beside), Ordering::Relaxed);
     }
-    topology.trace().start(file_writer(file)?, TraceConfig::default()).map_err(|error| match error {
+    topology.trace().start_without_thread(file_writer(file)?, TraceConfig::default()).map_err(|error| match error {
         TraceStartError::Io(error) => error,
         error => io::Error::other(error),
     })
@@ -104,11 +104,14 @@ fn note_trace_error(error: &io::Error) {
     }
 }
 
-/// Ends the trace if it can no longer be written, so that the command learns that even if the process is killed.
-pub(crate) fn check_trace(own: &OwnGate) {
-    if own.is_traced.load(Ordering::Relaxed) && !own.gate.topology().trace().is_recording() {
+/// Writes the trace's events since the last call. Ends the trace if it can no longer be written, so that the command
+/// learns that even if the process is killed. Returns whether there is one.
+pub(crate) fn carry_trace(own: &OwnGate) -> bool {
+    let is_traced = own.is_traced.load(Ordering::Relaxed);
+    if is_traced && !own.gate.topology().trace().carry() {
         end_trace(own);
     }
+    is_traced
 }
 
 /// Ends the trace, if there is one, and counts its result. Call this on a thread that has the trace's descriptor.

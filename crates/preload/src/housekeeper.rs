@@ -2,12 +2,13 @@
 //!
 //! # How it works
 //! The housekeeper ([`keep_house`]) makes the gate, records at each [`TICK`] that the process is alive, frees the slots
-//! of processes that have died, and ends the permits of those and of stopped ones. For each slot it starts one thread
-//! ([`serve`]), which waits at the gate on behalf of the thread that has the slot, and keeps the permit until the call
-//! has ended.
+//! of processes that have died, and ends the permits of those and of stopped ones. It also writes the trace. For each
+//! slot it starts one thread ([`serve`]), which waits at the gate on behalf of the thread that has the slot, and keeps
+//! the permit until the call has ended.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::time::Duration;
 
 use plimsoll::sys::clock::now_ns;
 use plimsoll::{Call, Class, Permit};
@@ -21,8 +22,10 @@ use crate::{apart, fds, state};
 const STACK_BYTES: usize = 256 << 10;
 /// Bytes of stack of the housekeeper, which makes the gate.
 const HOUSEKEEPER_STACK_BYTES: usize = 1 << 20;
-/// Longest wait for the housekeeper's beginning. It starts threads of `std`, for the trace before the gate is made and
-/// for the socket afterwards, and cannot while the dynamic linker runs a constructor that waits here.
+/// Interval at which the housekeeper writes a trace.
+const TRACE_TICK: Duration = Duration::from_millis(10);
+/// Longest wait for the housekeeper's beginning. For the socket it starts threads of `std`, and cannot while the dynamic
+/// linker runs a constructor that waits here.
 const BEGIN_WAIT_NS: u64 = 2_000_000_000;
 
 /// How far the housekeeper has begun: 1 once it has made the gate or has failed to, 2 once it also serves the socket.
@@ -114,9 +117,8 @@ fn keep_house(counters: &'static Counters) {
             swept_ns = now_ns;
             sweep(counters);
             gate::copy_state(own, counters);
-            gate::check_trace(own);
         }
-        sleep(&counters.bell, bell, Some(TICK));
+        sleep(&counters.bell, bell, Some(if gate::carry_trace(own) { TRACE_TICK } else { TICK }));
     }
 }
 

@@ -6,9 +6,9 @@
 //! # How it works
 //! A start makes a ring for each shard and raises an epoch; a shard that sees the new epoch takes the writing end of
 //! its ring (or, after a stop, releases it). Every 10 ms a thread takes the events from the rings and writes them:
-//! first the new names, then the events. A stop raises the epoch again and writes the rest. In virtual time there is no
-//! thread: a shard whose ring is nearly full writes its events itself, so that none is dropped because a thread was
-//! slow.
+//! first the new names, then the events. A stop raises the epoch again and writes the rest. The caller may be that thread
+//! ([`Tracing::carry`]). In virtual time there is none: a shard whose ring is nearly full writes its events itself, so
+//! that none is dropped because a thread was slow.
 //!
 //! There are two locks, always taken in this order: the session (the file and its state) and the spare ends of rings.
 //! Shards take only the second, once per start or stop; in virtual time also the first.
@@ -130,13 +130,27 @@ impl Tracing {
     /// # Errors
     /// See [`TraceStartError`].
     pub fn start(&self, writer: TraceWriter, config: TraceConfig) -> Result<(), TraceStartError> {
-        Recorder::start(&self.0, writer, config).map(|_| ())
+        Recorder::start(&self.0, writer, config, true).map(|_| ())
+    }
+
+    /// Starts a trace as [`Tracing::start`], but no thread that writes it: call [`Tracing::carry`] every 10 ms.
+    ///
+    /// # Errors
+    /// See [`TraceStartError`].
+    pub fn start_without_thread(&self, writer: TraceWriter, config: TraceConfig) -> Result<(), TraceStartError> {
+        Recorder::start(&self.0, writer, config, false).map(|_| ())
+    }
+
+    /// Writes the events recorded since the last call, for a trace without a thread. Returns whether the trace goes on;
+    /// `false` once writing has failed.
+    pub fn carry(&self) -> bool {
+        self.0.carry(self.0.epoch(), None)
     }
 
     /// Starts a trace as [`Tracing::start`]. Returns its number.
     #[cfg(feature = "control")]
     pub(crate) fn start_numbered(&self, writer: TraceWriter, config: TraceConfig) -> Result<u64, TraceStartError> {
-        Recorder::start(&self.0, writer, config)
+        Recorder::start(&self.0, writer, config, true)
     }
 
     /// Stops the trace as [`Tracing::stop`], but only if the last trace started has this number, so that no other trace
@@ -240,7 +254,12 @@ impl Recorder {
     }
 
     /// Starts a trace. Returns its number: the epoch that began with it.
-    fn start(this: &Arc<Recorder>, writer: TraceWriter, config: TraceConfig) -> Result<u64, TraceStartError> {
+    fn start(
+        this: &Arc<Recorder>,
+        writer: TraceWriter,
+        config: TraceConfig,
+        has_thread: bool,
+    ) -> Result<u64, TraceStartError> {
         let mut place = this.session();
         if this.epoch() % 2 == 1 {
             return Err(TraceStartError::AlreadyRecording);
@@ -259,7 +278,7 @@ impl Recorder {
         session.tell_names(this)?;
 
         let epoch = this.epoch() + 1;
-        if !is_virtual {
+        if has_thread && !is_virtual {
             let recorder = Arc::clone(this);
             let thread = std::thread::Builder::new().name("plimsoll-trace".to_owned());
             session.thread = Some(thread.spawn(move || recorder.carry_until_over(epoch))?);

@@ -460,6 +460,27 @@ fn a_topology_that_goes_writes_what_is_left() {
     assert!(events >= 7, "{events}");
 }
 
+#[test]
+fn a_trace_without_a_thread_is_written_when_its_owner_says_so() {
+    // Room for the header and one round of events.
+    let memory = Memory { bytes: Arc::default(), most: 4096 };
+    let (topology, mut reactor, file) = one_reactor(16, BackendKind::Null.make(16).unwrap());
+    let tracing = topology.trace();
+    assert!(!tracing.carry(), "there is none");
+    tracing.start_without_thread(writer(&memory, Clock::Monotonic), TraceConfig::default()).unwrap();
+    let written_bytes = || memory.bytes.lock().unwrap().len();
+
+    let before_bytes = written_bytes();
+    batch(&mut reactor, &file, &mut vec![block()], &mut Vec::new());
+    std::thread::sleep(Duration::from_millis(30));
+    assert_eq!(written_bytes(), before_bytes);
+    assert!(tracing.carry() && written_bytes() > before_bytes);
+
+    (0..100).for_each(|_| batch(&mut reactor, &file, &mut vec![block()], &mut Vec::new()));
+    assert!(!tracing.carry() && !tracing.is_recording(), "the file is full");
+    assert!(tracing.stop().unwrap().error.is_some() && !tracing.carry());
+}
+
 /// It was of disk 0.
 #[test]
 fn a_call_that_is_withdrawn_at_a_gate_is_of_the_gates_disk() {

@@ -552,8 +552,10 @@ fn a_constructor_may_wait_for_a_thread_that_uses_files() {
     let rules = world.file("rules.yaml", limit);
     let load = format!("exec {program} {library}");
     for script in [format!("{load} a"), format!("echo ahoy >a; {program} {library}; true"), load] {
-        let output = world.run(&["--rules", &rules], &["sh", "-c", &script]);
-        assert_eq!(output.out, "done\n", "{script}: {}", output.err);
-        assert!(!output.err.contains("\npast the gate: "), "{script}: {}", output.err);
+        for flags in [&["--rules", &rules][..], &["--rules", &rules, "--trace", "trace.plt", "--force"]] {
+            let output = world.run(flags, &["sh", "-c", &script]);
+            assert_eq!(output.out, "done\n", "{script}: {}", output.err);
+            assert!(!output.err.contains("\npast the gate: "), "{script}: {}", output.err);
+        }
     }
 }
