@@ -38,6 +38,48 @@ fn opened(fd: c_int, flags: c_int) -> c_int {
     fd
 }
 
+/// Manages a descriptor that was made with flags which the call does not say.
+fn made(fd: c_int) {
+    if state::is_awake() {
+        // SAFETY: it returns the flags of a descriptor, and touches no memory.
+        let flags = errno::keep(|| unsafe { real::fcntl64(fd, libc::F_GETFL, 0) });
+        opened(fd, flags);
+    }
+}
+
+/// Manages the descriptor of a stream that was opened: null, or the caller's own. Returns the stream.
+fn opened_stream(stream: *mut libc::FILE) -> *mut libc::FILE {
+    if !stream.is_null() && state::is_awake() {
+        // SAFETY: libc has opened the stream just now.
+        made(errno::keep(|| unsafe { libc::fileno(stream) }));
+    }
+    stream
+}
+
+/// Manages the descriptors that a message has brought.
+///
+/// # Safety
+/// `recvmsg` has filled the message, and the ancillary data that it points to.
+unsafe fn received(message: *const libc::msghdr) {
+    // SAFETY: the caller guarantees it.
+    let mut at = unsafe { libc::CMSG_FIRSTHDR(message) };
+    // SAFETY: null, or a header that the kernel has written.
+    while let Some(header) = unsafe { at.as_ref() } {
+        if (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+            // SAFETY: it only calculates.
+            let before_bytes = unsafe { libc::CMSG_LEN(0) } as usize;
+            // SAFETY: it only calculates.
+            let fds: *const c_int = unsafe { libc::CMSG_DATA(at) }.cast();
+            for number in 0..header.cmsg_len.saturating_sub(before_bytes) / size_of::<c_int>() {
+                // SAFETY: as many descriptors follow the header.
+                made(unsafe { fds.wrapping_add(number).read_unaligned() });
+            }
+        }
+        // SAFETY: the caller guarantees it.
+        at = unsafe { libc::CMSG_NXTHDR(message, at) };
+    }
+}
+
 /// Forgets a descriptor that is about to be closed or replaced.
 fn closing(fd: c_int) {
     if fds::managed(fd).is_some() && load::is_own_process() {
@@ -411,6 +453,29 @@ functions! {
         unsafe { mkostemps64(path, 0, 0) }
     }
 
+    /// Opens a file as a stream. The C++ library reads and writes the descriptors of such streams itself.
+    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+        // SAFETY: passed on unchanged.
+        opened_stream(unsafe { real::fopen64(path, mode) })
+    }
+
+    /// Opens a file as a stream, as `fopen64`.
+    fn fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+        // SAFETY: passed on unchanged.
+        unsafe { fopen64(path, mode) }
+    }
+
+    /// Receives a message, which may bring descriptors from another process.
+    fn recvmsg(socket: c_int, message: *mut libc::msghdr, flags: c_int) -> ssize_t {
+        // SAFETY: passed on unchanged.
+        let result = unsafe { real::recvmsg(socket, message, flags) };
+        if result >= 0 && state::is_awake() {
+            // SAFETY: the call has succeeded.
+            unsafe { received(message) };
+        }
+        result
+    }
+
     /// Closes a descriptor.
     fn close(fd: c_int) -> c_int {
         closing(fd);
@@ -429,7 +494,7 @@ functions! {
     fn freopen64(path: *const c_char, mode: *const c_char, stream: *mut libc::FILE) -> *mut libc::FILE {
         closing_stream(stream);
         // SAFETY: passed on unchanged.
-        unsafe { real::freopen64(path, mode, stream) }
+        opened_stream(unsafe { real::freopen64(path, mode, stream) })
     }
 
     /// Opens another file for a stream, as `freopen64`.

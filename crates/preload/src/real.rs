@@ -162,6 +162,8 @@ real! {
     posix_fallocate64(fd: c_int, offset: off_t, len: off_t) -> c_int;
     open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     openat64(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fopen64(path: *const c_char, mode: *const c_char) -> *mut libc::FILE;
+    recvmsg(socket: c_int, message: *mut libc::msghdr, flags: c_int) -> ssize_t;
     fclose(stream: *mut libc::FILE) -> c_int;
     freopen64(path: *const c_char, mode: *const c_char, stream: *mut libc::FILE) -> *mut libc::FILE;
     daemon(keeps_directory: c_int, keeps_streams: c_int) -> c_int;

@@ -245,3 +245,34 @@ fn what_libc_puts_in_the_place_of_a_file_is_not_charged() {
         assert_eq!(charged(&report)[1], 1000, "{way:?}: {report:#}");
     }
 }
+
+/// Writes a MiB to the descriptor of a stream, as the C++ library does for its own, or to one that came from a socket.
+const FROM_ELSEWHERE: &str = r#"
+import ctypes, os, socket, sys
+libc = ctypes.CDLL(None)
+libc.fopen.restype = libc.freopen.restype = ctypes.c_void_p
+if sys.argv[1] == 'socket':
+    ends = socket.socketpair()
+    file = os.open('a', os.O_CREAT | os.O_WRONLY)
+    socket.send_fds(ends[0], [b'x'], [0, file])
+    os.close(file)
+    file = socket.recv_fds(ends[1], 1, 2)[1][1]
+else:
+    stream = ctypes.c_void_p(libc.fopen(b'a' if sys.argv[1] == 'fopen' else b'/dev/null', b'w'))
+    if sys.argv[1] == 'freopen': stream = ctypes.c_void_p(libc.freopen(b'a', b'w', stream))
+    file = libc.fileno(stream)
+assert os.write(file, b'x' * (1 << 20)) == 1 << 20
+os.fsync(file)
+"#;
+
+#[test]
+fn files_that_are_opened_without_a_call_of_open_are_charged() {
+    let world = World::new();
+    if !has("python3") {
+        return;
+    }
+    for way in ["fopen", "freopen", "socket"] {
+        let report = report(&world, &[], &["python3", "-c", FROM_ELSEWHERE, way]);
+        assert_eq!(charged(&report)[1], 1 << 20, "{way}: {report:#}");
+    }
+}
