@@ -160,7 +160,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     let child =
         command.spawn().map_err(|error| Failure::Machine(format!("cannot start {}: {error}", path.display())))?;
 
-    let wait = || watch::until_over(child, signals, &managed);
+    let wait = || watch::until_over(child, signals, &managed, || shared.owner());
     let over = if arguments.live { live::beside(&shared, wait) } else { wait() };
     let (status, seen) = over.map_err(|error| Failure::Machine(format!("cannot wait for {name}: {error}")))?;
     let counters = shared.counters().map_err(|error| Failure::Machine(format!("cannot read the counters: {error}")))?;

@@ -8,8 +8,9 @@
 //! starts ([`Signals`]). At intervals /proc shows whether it maps managed files, has an io_uring or uses Linux AIO.
 //!
 //! # Limits
-//! A mapping, ring or AIO context that lives shorter than [`LOOK`] can be missed. Other processes of the run are not
-//! watched. SIGINT that a process sends to the whole group reaches the program twice, as SIGTERM does.
+//! A mapping, ring or AIO context that lives shorter than [`LOOK`] can be missed. Of the program's children, only
+//! the one that has the gate is watched. SIGINT that a process sends to the whole group reaches the program twice, as
+//! SIGTERM does.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,11 +66,12 @@ fn ignored_signals() -> u64 {
 }
 
 /// Waits for the program's end, and passes on `signals` that were caught before it started. Returns its status with the
-/// findings.
+/// findings. `owner` returns the process that has the gate: if the program is a shell or another wrapper, a child.
 pub(super) fn until_over(
     mut child: Child,
     signals: Signals,
     managed: &Managed,
+    owner: impl Fn() -> Option<u32>,
 ) -> io::Result<(ExitStatus, FromOutside)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let pid = child.id();
@@ -103,7 +105,10 @@ pub(super) fn until_over(
                 }
                 // This process keeps running, to report.
                 Some((signal, code)) = signals.recv() => pass_on(pid, signal, code),
-                _ = look.tick() => seen.look(Path::new("/proc"), pid, managed),
+                _ = look.tick() => {
+                    let child = owner().filter(|owner| *owner != pid);
+                    [Some(pid), child].into_iter().flatten().for_each(|pid| seen.look(Path::new("/proc"), pid, managed));
+                }
             }
         }
     })?;

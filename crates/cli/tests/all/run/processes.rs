@@ -237,3 +237,20 @@ fn a_whole_postgres_server_passes_one_gate() {
     assert_eq!(with.out, without.out, "{told}");
     assert!(told.contains("through the gate: ") && !told.contains(GONE_PAST), "{told}");
 }
+
+#[test]
+fn what_the_gate_cannot_see_of_a_child_is_named() {
+    let world = World::new();
+    if !has("python3") {
+        return;
+    }
+    // Each look of the command wakes its first thread.
+    let script = format!(
+        "{CHILDREN}\nimport mmap\nwrite(1)\nmapping = mmap.mmap(file, 100)\n\
+         def looks():\n return next(int(line.split()[1]) for line in open(f'/proc/{{sys.argv[1]}}/status')\
+         if line.startswith('voluntary'))\n\
+         enough = looks() + 5\nwhile looks() < enough: time.sleep(0.01)"
+    );
+    let told = world.run(&[], &["sh", "-c", "python3 -c \"$0\" $PPID; true", &script]).done().err;
+    assert!(told.contains("\nnot seen: reads and writes of mapped files (mmap), such as "), "{told}");
+}
