@@ -222,6 +222,18 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         Ok(())
     }
 
+    /// Frees the memory of the output. Nothing may wait in it.
+    pub(crate) fn give_buffer_back(&mut self) {
+        debug_assert!(self.output.is_empty(), "replies wait to be sent");
+        self.output = Vec::new();
+    }
+
+    /// Returns the memory of the output, in bytes.
+    #[cfg(test)]
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.output.capacity()
+    }
+
     /// Appends an error reply.
     pub fn error(&mut self, message: &str) {
         self.reply(Reply::Error(message));

@@ -11,8 +11,8 @@
 //! read.
 //!
 //! # Limits
-//! An idle connection stays open as long as its client's machine answers. The memory of a large request is returned
-//! once it is answered.
+//! An idle connection stays open as long as its client's machine answers; after [`IDLE`] it has no buffers. The memory
+//! of a large request is returned once it is answered.
 //!
 //! # Example
 //! `serve_connections(listener, service, stop)` returns when all connections have ended.
@@ -37,6 +37,8 @@ use crate::resp::{Parsed, parse};
 pub const BUFFER_BYTES: usize = 64 << 10;
 /// Fewest bytes by which the buffer of a long request grows: its length is known one argument at a time.
 const GROWTH_BYTES: usize = 4 << 10;
+/// Time without a request after which a connection gives its buffers back, until the next one begins.
+const IDLE: Duration = Duration::from_secs(1);
 /// Time that connections have for their last replies after the server was stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that a client has to read the last reply before the connection is closed.
@@ -149,25 +151,34 @@ impl Connection {
                 return Ok(());
             }
             // A long request has memory that others wait for; a short one may take its time.
-            let due = self.taken.as_ref().map(|_| self.begun + transfer_timeout(least_bytes));
-            let late = async {
-                match due {
-                    Some(due) => tokio::time::sleep_until(due.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let is_long = self.taken.is_some();
+            let due = if is_long { self.begun + transfer_timeout(least_bytes) } else { Instant::now() + IDLE };
             let read = tokio::select! {
                 read = self.reader.read_buf(&mut self.buffer) => Some(read?),
                 _ = stop.wait_for(|is_over| *is_over) => Some(0),
-                () = late => None,
+                () = tokio::time::sleep_until(due.into()) => None,
             };
             let Some(read) = read else {
-                self.session.error("ERR a long request did not arrive in time: at least 64 KiB a second");
-                return self.session.flush().await;
+                if is_long {
+                    self.session.error("ERR a long request did not arrive in time: at least 64 KiB a second");
+                    return self.session.flush().await;
+                }
+                self.rest(&mut stop).await?;
+                continue;
             };
             if read == 0 {
                 return Ok(());
             }
+        }
+    }
+
+    /// Gives the buffers back, and waits until the client sends something or the server stops.
+    async fn rest(&mut self, stop: &mut watch::Receiver<bool>) -> io::Result<()> {
+        self.buffer.shrink_to_fit();
+        self.session.give_buffer_back();
+        tokio::select! {
+            readable = self.reader.readable() => readable.map(drop),
+            _ = stop.wait_for(|is_over| *is_over) => Ok(()),
         }
     }
 
@@ -240,6 +251,47 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
     use super::*;
+    use crate::database::Database;
+    use crate::options::DatabaseOptions;
+    use crate::resp::Limits;
+    use crate::settings::MEMORY_MIN_BYTES;
+
+    /// Each kept up to 128 KiB after a long pipeline.
+    #[tokio::test]
+    async fn an_idle_connection_has_no_buffers() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = DatabaseOptions { memory_bytes: MEMORY_MIN_BYTES, ..DatabaseOptions::new(directory.path()) };
+        let limits = Limits { key_max_bytes: 1 << 10, value_max_bytes: 1 << 20 };
+        let service = Arc::new(Service::new(Database::open(&options).await.unwrap(), limits, 10));
+        let shared = Shared::of(service.database.memory(), &service.limits);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut connection = Connection::new(stream, Arc::clone(&service), shared);
+        let (_running, stop) = watch::channel(false);
+
+        // The second pipeline wakes it, and a part of a request is kept.
+        for pings in [4000, 1] {
+            let exchange = async {
+                client.write_all(&[&b"PING\r\n".repeat(pings)[..], b"PI"].concat()).await.unwrap();
+                client.read_exact(&mut vec![0; b"+PONG\r\n".len() * pings]).await.unwrap();
+                client.write_all(b"NG\r\nPIN").await.unwrap();
+                client.read_exact(&mut [0; 7]).await.unwrap();
+                tokio::time::sleep(2 * IDLE).await;
+                client.write_all(b"G\r\n").await.unwrap();
+                client.read_exact(&mut [0; 7]).await.unwrap();
+                tokio::time::sleep(2 * IDLE).await;
+            };
+            tokio::select! {
+                biased;
+                ended = connection.serve_requests(stop.clone()) => panic!("{ended:?}"),
+                () = exchange => {}
+            }
+            assert_eq!((connection.buffer.capacity(), connection.session.buffer_bytes()), (0, 0));
+        }
+        drop(connection);
+        Arc::into_inner(service).unwrap().database.close().await.unwrap();
+    }
 
     #[tokio::test]
     async fn a_client_whose_machine_is_gone_does_not_keep_its_place() {
