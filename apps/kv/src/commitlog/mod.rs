@@ -40,7 +40,7 @@ use tokio::task::JoinHandle;
 
 pub use owner::Claim;
 use record::{BLOCK_BYTES, Record};
-use segments::{Found, Place, Segments};
+use segments::{Found, Place, SegmentReader, Segments};
 
 /// Records after which the memory table is flushed. This bounds the records that a start replays. With little memory
 /// fewer are the bound: those that half of the log's own files have room for, however short they are.
@@ -127,7 +127,7 @@ impl WriterInit for CommitLog {
         let (segments, writer) = (Arc::clone(&self.segments), Writer::start(self, last_number));
         let shared = Arc::clone(self.writer.get_or_init(|| Arc::clone(&writer.shared)));
         Ok(WriterInitResult {
-            replay_iterator: Box::new(Replay { segments, records, shared }),
+            replay_iterator: Box::new(Replay { segments, records, reader: None, shared }),
             wal_writer: Box::new(writer),
         })
     }
@@ -162,6 +162,7 @@ fn damaged(message: String) -> WalError {
 struct Replay {
     segments: Arc<Segments>,
     records: VecDeque<(u64, Place)>,
+    reader: Option<SegmentReader>,
     shared: Arc<Shared>,
 }
 
@@ -169,7 +170,11 @@ struct Replay {
 impl WalIterator for Replay {
     async fn next(&mut self) -> Result<Option<WalRows>, WalError> {
         let Some((number, place)) = self.records.pop_front() else { return Ok(None) };
-        let rows = self.segments.read(&place).await.map_err(|error| WalError::Unavailable(Arc::new(error)))?;
+        let rows = self
+            .segments
+            .read(&mut self.reader, &place)
+            .await
+            .map_err(|error| WalError::Unavailable(Arc::new(error)))?;
         let rows = rows.ok_or_else(|| damaged(format!("record {number} of the commit log changed")))?;
         let last_seq = rows.last().map_or(0, |row| row.seq);
         self.shared.state().unflushed.add(number, last_seq, place.len_bytes());

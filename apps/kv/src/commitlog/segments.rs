@@ -32,8 +32,8 @@ use slatedb::RowEntry;
 use super::record::{BLOCK_BYTES, Head, Record, rows};
 use crate::failure::tell;
 
-/// Unit in which the rest of a file is searched for records, in bytes.
-const SEARCH_BYTES: u64 = 1 << 20;
+/// Unit in which files are read, in bytes.
+const READ_BYTES: u64 = 1 << 20;
 /// Pause before a failed write is repeated.
 const RETRY: Duration = Duration::from_millis(100);
 /// Linux's EINVAL and EOPNOTSUPP: the file system has no direct I/O, or cannot preallocate.
@@ -80,6 +80,42 @@ struct Files {
     spare: VecDeque<PathBuf>,
     spares_max: usize,
     last_name: u64,
+}
+
+/// Reads a file of the log from its beginning to its end, many records at a time.
+pub(crate) struct SegmentReader {
+    path: PathBuf,
+    file: File,
+    /// The bytes read last, and where they begin.
+    part: Bytes,
+    part_offset: u64,
+}
+
+impl SegmentReader {
+    fn new(path: &Path, file: File) -> SegmentReader {
+        SegmentReader { path: path.to_owned(), file, part: Bytes::new(), part_offset: 0 }
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.file.info().len_bytes
+    }
+
+    /// Returns `len_bytes` bytes at `offset`. If they are few, reads what follows them too.
+    ///
+    /// # Errors
+    /// The system's error, or that the file has fewer.
+    async fn bytes(&mut self, offset: u64, len_bytes: usize) -> io::Result<Bytes> {
+        let at = offset.checked_sub(self.part_offset).map(|at| at as usize);
+        if at.is_none_or(|at| at + len_bytes > self.part.len()) {
+            let ahead_bytes = self.len_bytes().saturating_sub(offset).min(READ_BYTES) as usize;
+            // The rows of a replay keep all that was read with them: little more than a long record is itself.
+            let read_bytes = if len_bytes > READ_BYTES as usize / 8 { len_bytes } else { len_bytes.max(ahead_bytes) };
+            let read = self.file.read_exact_at(offset, read_bytes).await?;
+            (self.part, self.part_offset) = (Bytes::from_owner(read), offset);
+        }
+        let at = (offset - self.part_offset) as usize;
+        Ok(self.part.slice(at..at + len_bytes))
+    }
 }
 
 /// The files of a log.
@@ -136,8 +172,9 @@ impl Segments {
             let file = segments.open_file(&path, false).await?;
             // Records that are read now must also survive the next crash.
             file.sync_data().await?;
-            let (records, end_bytes) = read_records(&file, &path, seed).await?;
-            ends.push((path, file.info().len_bytes, end_bytes, records.last().map(|(number, _)| *number)));
+            let mut reader = SegmentReader::new(&path, file);
+            let (records, end_bytes) = read_records(&mut reader, seed).await?;
+            ends.push((path, reader.len_bytes(), end_bytes, records.last().map(|(number, _)| *number)));
             found.places.extend(records);
         }
 
@@ -145,8 +182,8 @@ impl Segments {
         for (path, capacity_bytes, end_bytes, last_number) in ends {
             let mut last_number = last_number;
             if last_number.is_none_or(|number| number == last) {
-                let file = segments.open_file(&path, false).await?;
-                if let Some(behind) = search_record(&file, end_bytes, last, seed).await? {
+                let mut reader = SegmentReader::new(&path, segments.open_file(&path, false).await?);
+                if let Some(behind) = search_record(&mut reader, end_bytes, last, seed).await? {
                     (found.behind, last_number) = (Some(behind), Some(behind));
                 }
             }
@@ -190,13 +227,21 @@ impl Segments {
         Ok(opened?.in_class(self.class))
     }
 
-    /// Returns the rows of the record at `place`; `None` if it has changed.
+    /// Returns the rows of the record at `place`; `None` if it has changed. `reader` is that of the record before.
     ///
     /// # Errors
     /// The system's error.
-    pub(crate) async fn read(&self, place: &Place) -> io::Result<Option<Vec<RowEntry>>> {
-        let file = self.open_file(&place.path, false).await?;
-        let blocks = Bytes::from_owner(file.read_exact_at(place.offset, place.len_bytes).await?);
+    pub(crate) async fn read(
+        &self,
+        reader: &mut Option<SegmentReader>,
+        place: &Place,
+    ) -> io::Result<Option<Vec<RowEntry>>> {
+        let mut current = match reader.take().filter(|reader| reader.path == place.path) {
+            Some(current) => current,
+            None => SegmentReader::new(&place.path, self.open_file(&place.path, false).await?),
+        };
+        let blocks = current.bytes(place.offset, place.len_bytes).await?;
+        *reader = Some(current);
         Ok(rows(&blocks, self.seed))
     }
 
@@ -321,45 +366,43 @@ impl Files {
     }
 }
 
-/// Returns the whole records at the beginning of `file`, as far as their numbers are consecutive, and where they end.
-async fn read_records(file: &File, path: &Path, seed: u32) -> io::Result<(Vec<(u64, Place)>, u64)> {
+/// Returns the whole records at the beginning of a file, as far as their numbers are consecutive, and where they end.
+async fn read_records(reader: &mut SegmentReader, seed: u32) -> io::Result<(Vec<(u64, Place)>, u64)> {
     let (mut records, mut offset): (Vec<(u64, Place)>, u64) = (Vec::new(), 0);
-    let len_bytes = file.info().len_bytes;
+    let len_bytes = reader.len_bytes();
     while offset + BLOCK_BYTES as u64 <= len_bytes {
-        let Some(head) = Head::read(&file.read_exact_at(offset, BLOCK_BYTES).await?) else { break };
+        let Some(head) = Head::read(&reader.bytes(offset, BLOCK_BYTES).await?) else { break };
 
         let follows = records.last().is_none_or(|(number, _)| head.number == number + 1);
         if !follows || offset + head.blocks_bytes as u64 > len_bytes {
             break;
         }
 
-        let blocks = Bytes::from_owner(file.read_exact_at(offset, head.blocks_bytes).await?);
-        if rows(&blocks, seed).is_none() {
+        if rows(&reader.bytes(offset, head.blocks_bytes).await?, seed).is_none() {
             break;
         }
 
-        records.push((head.number, Place { path: path.to_owned(), offset, len_bytes: head.blocks_bytes }));
+        records.push((head.number, Place { path: reader.path.clone(), offset, len_bytes: head.blocks_bytes }));
         offset += head.blocks_bytes as u64;
     }
     Ok((records, offset))
 }
 
-/// Returns the number of the first whole record of `file` from `offset` on whose number is above `last`.
-async fn search_record(file: &File, offset: u64, last: u64, seed: u32) -> io::Result<Option<u64>> {
-    let (len_bytes, block_bytes) = (file.info().len_bytes, BLOCK_BYTES as u64);
-    for from in (offset..len_bytes).step_by(SEARCH_BYTES as usize) {
-        let part = file.read_at(from, (len_bytes - from).min(SEARCH_BYTES) as usize).await?;
-        for (at, block) in (from..).step_by(BLOCK_BYTES).zip(part.chunks_exact(BLOCK_BYTES)) {
-            let Some(head) = Head::read(block).filter(|head| head.number > last) else { continue };
-            // A value that a client wrote may look like a head: most have no number that the log can have here.
-            let is_near = head.number - last <= len_bytes / block_bytes + 1;
-            if is_near && at + head.blocks_bytes as u64 <= len_bytes {
-                let blocks = Bytes::from_owner(file.read_exact_at(at, head.blocks_bytes).await?);
-                if rows(&blocks, seed).is_some() {
-                    return Ok(Some(head.number));
-                }
-            }
+/// Returns the number of the first whole record of a file from `offset` on whose number is above `last`.
+async fn search_record(reader: &mut SegmentReader, offset: u64, last: u64, seed: u32) -> io::Result<Option<u64>> {
+    let (len_bytes, block_bytes) = (reader.len_bytes(), BLOCK_BYTES as u64);
+    let mut at = offset;
+    while at + block_bytes <= len_bytes {
+        let head = Head::read(&reader.bytes(at, BLOCK_BYTES).await?);
+        // A value that a client wrote may look like a head: most have no number that the log can have here.
+        let is_near = |head: &Head| head.number > last && head.number - last <= len_bytes / block_bytes + 1;
+        if let Some(head) = head.filter(is_near)
+            && at + head.blocks_bytes as u64 <= len_bytes
+            && rows(&reader.bytes(at, head.blocks_bytes).await?, seed).is_some()
+        {
+            return Ok(Some(head.number));
         }
+        at += block_bytes;
     }
     Ok(None)
 }
@@ -398,9 +441,9 @@ mod tests {
     async fn check(runtime: &Runtime, directory: &Path, first: u64, expected: &[(u64, &str)]) -> Segments {
         let (segments, found) = open(runtime, directory).await;
         assert_eq!(found.behind, None);
-        let mut seen = Vec::new();
+        let (mut seen, mut reader) = (Vec::new(), None);
         for (number, place) in found.places.range(first..) {
-            seen.push((*number, segments.read(place).await.unwrap().unwrap()));
+            seen.push((*number, segments.read(&mut reader, place).await.unwrap().unwrap()));
         }
         let expected: Vec<_> = expected.iter().map(|(number, value)| (*number, vec![row(*number, value)])).collect();
         assert_eq!(seen, expected);
@@ -516,6 +559,25 @@ mod tests {
         let bytes = std::fs::read(directory.path().join("log/00000001.log")).unwrap();
         assert_eq!(block(1, &bytes), block(0, &planted), "the planted one is where a record can begin");
         check(&runtime, directory.path(), 2, &[(2, "ahoy")]).await;
+    }
+
+    /// Each record opened its file again: the start after 12,000 of them took as long as writing them had.
+    #[tokio::test]
+    async fn a_file_is_opened_once_for_all_its_records() {
+        let (runtime, directory) = (start(), tempfile::tempdir().unwrap());
+        let (segments, mut tail) = (open(&runtime, directory.path()).await.0, None);
+        for number in 1..=3 {
+            write(&segments, &mut tail, number, "ahoy").await;
+        }
+
+        let (segments, found) = open(&runtime, directory.path()).await;
+        let mut reader = None;
+        for (number, place) in &found.places {
+            assert_eq!(segments.read(&mut reader, place).await.unwrap().unwrap(), [row(*number, "ahoy")]);
+            // It is open by now.
+            let _ = std::fs::remove_file(&place.path);
+        }
+        assert_eq!(found.places.len(), 3);
     }
 
     #[tokio::test]
