@@ -42,6 +42,7 @@ use tokio::runtime::Handle;
 use crate::background::Background;
 use crate::classes::ClassTable;
 use crate::commitlog::{Claim, CommitLog};
+use crate::directories;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::options::DatabaseOptions;
@@ -458,7 +459,7 @@ fn lock_all(options: &DatabaseOptions) -> Result<Vec<File>, Failure> {
 fn lock(directory: &Path) -> Result<File, Failure> {
     let path = directory.join(LOCK);
     let failed = |error: std::io::Error| Failure::machine(format_args!("cannot use {}", path.display()), error);
-    std::fs::create_dir_all(directory).map_err(failed)?;
+    directories::create(directory).map_err(failed)?;
 
     let mut options = File::options();
     let mut file = options.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;

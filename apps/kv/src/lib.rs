@@ -24,6 +24,7 @@ pub mod command;
 pub mod commitlog;
 pub mod controllers;
 pub mod database;
+mod directories;
 pub mod engine;
 pub mod failure;
 mod interrupt;
