@@ -8,7 +8,8 @@
 //! [`Session::flush`] waits for the last handle, which covers the earlier ones, and only then sends the output. So the
 //! writes of a pipeline become durable together, and no reply is sent before its write is durable. Output of more than
 //! [`OUTPUT_BYTES`] is flushed at once. A value longer than that takes memory from a budget that all connections share,
-//! from before it is read ([`crate::budget`]) until the client has read it; if the budget is spent, the command waits.
+//! from before it is read ([`crate::budget`]) until the client has read it. If the budget is spent, values are read one
+//! at a time, to learn which are short; the command of a longer one waits.
 //! A client that reads nothing of a reply for [`PATIENCE`], or less than 64 KiB a second of a longer one, is
 //! disconnected, so that it does not hold up the others.
 //!
@@ -32,7 +33,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use slatedb::{Error, WriteHandle};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::budget::{Budget, MeanLength};
 use crate::database::{Database, Scan};
@@ -85,6 +86,8 @@ pub struct Shared {
     pub replies: Budget,
     /// The mean length of values read.
     pub value_bytes: MeanLength,
+    /// Held by the one read that goes on without memory.
+    pub alone: Arc<Mutex<()>>,
     /// The scans.
     pub scans: Arc<Scans<Scan>>,
 }
@@ -97,6 +100,7 @@ impl Shared {
             requests: Budget::new(memory.requests_bytes),
             replies: Budget::new(memory.replies_bytes),
             value_bytes: MeanLength::new(limits.value_max_bytes),
+            alone: Arc::default(),
             scans: Arc::new(Scans::new(memory.scans_max)),
         }
     }
@@ -285,9 +289,8 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         }
 
         let replies = self.shared.replies.clone();
-        let mut expected_bytes = self.expected_bytes();
+        let mut alone = self.take_memory().await?;
         loop {
-            self.take_memory(expected_bytes).await?;
             let value = match self.service.database.get(key).await {
                 Ok(value) => value,
                 Err(error) => {
@@ -309,8 +312,11 @@ impl<W: AsyncWrite + Unpin> Session<W> {
                 ));
                 return Ok(());
             } else if !replies.try_take(&mut self.taken, len_bytes) {
-                // It is read again once there is memory for it, and may be another then.
-                expected_bytes = len_bytes;
+                // It is read again once there is memory for it, and may be another then. Other clients have not read
+                // theirs yet.
+                drop((value, alone.take()));
+                self.flush().await?;
+                self.taken = Some(replies.take(len_bytes).await?);
                 continue;
             }
 
@@ -319,21 +325,24 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         }
     }
 
-    /// Returns how long the next value that is read may be.
-    fn expected_bytes(&self) -> usize {
-        self.shared.value_bytes.bytes().min(self.shared.replies.total_bytes())
-    }
-
-    /// Takes memory for a value of `len_bytes` that is about to be read. If there is none now, sends the output and
-    /// waits.
-    async fn take_memory(&mut self, len_bytes: usize) -> io::Result<()> {
+    /// Takes memory for a value that is about to be read, as long as the last ones were. If there is none now, sends the
+    /// output, and waits for it or for the right to read alone, until the result is dropped.
+    async fn take_memory(&mut self) -> io::Result<Option<OwnedMutexGuard<()>>> {
         let replies = self.shared.replies.clone();
-        if len_bytes > OUTPUT_BYTES && !replies.try_take(&mut self.taken, len_bytes) {
-            // Other clients have not read theirs yet.
-            self.flush().await?;
-            self.taken = Some(replies.take(len_bytes).await?);
+        let expected_bytes = self.shared.value_bytes.bytes().min(replies.total_bytes());
+        if expected_bytes <= OUTPUT_BYTES || replies.try_take(&mut self.taken, expected_bytes) {
+            return Ok(None);
         }
-        Ok(())
+
+        self.flush().await?;
+        tokio::select! {
+            biased;
+            taken = replies.take(expected_bytes) => {
+                self.taken = Some(taken?);
+                Ok(None)
+            }
+            alone = Arc::clone(&self.shared.alone).lock_owned() => Ok(Some(alone)),
+        }
     }
 
     async fn get_all(&mut self, keys: &[&[u8]]) -> io::Result<()> {
@@ -400,8 +409,9 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         for key in keys {
             self.delay_write(key.len()).await;
             // The value is read, to know whether there is one.
-            self.take_memory(self.expected_bytes()).await?;
+            let alone = self.take_memory().await?;
             let removed = self.or_full(self.service.database.remove(key)).await;
+            drop(alone);
             self.taken = None;
             match removed {
                 Ok(Some((len_bytes, handle))) => {
@@ -511,124 +521,4 @@ pub fn transfer_timeout(bytes: usize) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-    use tokio::io::AsyncReadExt;
-
-    use super::*;
-    use crate::options::DatabaseOptions;
-    use crate::settings::MEMORY_MIN_BYTES;
-
-    /// Returns a service on a database in `directory`.
-    async fn service(directory: &std::path::Path) -> Arc<Service> {
-        let options = DatabaseOptions { memory_bytes: MEMORY_MIN_BYTES, ..DatabaseOptions::new(directory) };
-        let limits = Limits { key_max_bytes: 1 << 10, value_max_bytes: 1 << 20 };
-        Arc::new(Service::new(Database::open(&options).await.unwrap(), limits, 10))
-    }
-
-    /// Returns a session whose replies collect in memory.
-    fn session(service: &Arc<Service>) -> Session<io::Cursor<Vec<u8>>> {
-        let shared = Shared::of(service.database.memory(), &service.limits);
-        Session::new(Arc::clone(service), io::Cursor::default(), shared)
-    }
-
-    async fn close(service: Arc<Service>) {
-        Arc::into_inner(service).unwrap().database.close().await.unwrap();
-    }
-
-    /// Each saw the value before the other had deleted it, and both counted it.
-    #[tokio::test]
-    async fn of_two_that_delete_a_key_one_counts_it() {
-        let directory = tempfile::tempdir().unwrap();
-        let service = service(directory.path()).await;
-        let [mut first, mut second] = [session(&service), session(&service)];
-        first.execute(&[b"SET", b"ship", b"ahoy"]).await.unwrap();
-        first.flush().await.unwrap();
-
-        let delete: &[&[u8]] = &[b"DEL", b"ship", b"ship"];
-        let (one, other) = tokio::join!(first.execute(delete), second.execute(delete));
-        assert!(one.is_ok() && other.is_ok());
-        let mut replies = [&first.output, &second.output].map(|output| String::from_utf8(output.clone()).unwrap());
-        replies.sort();
-        assert_eq!(replies, [":0\r\n", ":1\r\n"]);
-        drop((first, second));
-        close(service).await;
-    }
-
-    /// Many at once took memory that nothing bounded: it was counted when they had been read.
-    #[tokio::test]
-    async fn a_value_that_is_read_takes_memory_before_its_length_is_known() {
-        let directory = tempfile::tempdir().unwrap();
-        let service = service(directory.path()).await;
-        let mut session = session(&service);
-        let replies = session.shared.replies.clone();
-        let get: &[&[u8]] = &[b"GET", b"ship"];
-
-        // At first a value may be as long as its bound, for which there is no memory now.
-        let all = replies.take(replies.total_bytes()).await.unwrap();
-        for command in [get, &[b"DEL", b"ship"]] {
-            let waits = tokio::time::timeout(Duration::from_millis(200), session.execute(command)).await;
-            assert!(waits.is_err(), "{command:?}");
-        }
-        drop(all);
-        for _ in 0..30 {
-            session.execute(get).await.unwrap();
-        }
-
-        // Those that were read are short, so the next one is expected to be.
-        let all = replies.take(replies.total_bytes()).await.unwrap();
-        session.execute(get).await.unwrap();
-        assert_eq!(session.output, b"$-1\r\n".repeat(31));
-        drop((session, all));
-        close(service).await;
-    }
-
-    /// Each of them was delayed, however short: a thousand of a few bytes took five minutes.
-    #[tokio::test]
-    async fn writes_of_a_pipeline_are_delayed_by_their_bytes() {
-        let directory = tempfile::tempdir().unwrap();
-        let service = service(directory.path()).await;
-        let mut session = session(&service);
-        service.database.set_write_delay(Duration::from_millis(100));
-        let (begun, mut delays, mut left_bytes) = (Instant::now(), 0, 0);
-        for number in 0..300 {
-            session.execute(&[b"SET", number.to_string().as_bytes(), b"ahoy"]).await.unwrap();
-            delays += u32::from(session.delayed_bytes > left_bytes);
-            left_bytes = session.delayed_bytes;
-        }
-        session.flush().await.unwrap();
-        // 19,200 bytes.
-        assert_eq!(delays, 2);
-        assert!(begun.elapsed() >= Duration::from_millis(200));
-        drop(session);
-        close(service).await;
-    }
-
-    #[tokio::test]
-    async fn a_client_that_reads_nothing_is_given_up() {
-        let (mut server, mut client) = tokio::io::duplex(10);
-        let failed = send(&mut server, &[7; 100], Duration::from_millis(1)).await.unwrap_err();
-        assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
-        client.read_exact(&mut [0; 10]).await.unwrap();
-
-        let reader = tokio::spawn(async move { client.read_exact(&mut [0; 100]).await.map(|_| ()) });
-        send(&mut server, &[7; 100], PATIENCE).await.unwrap();
-        reader.await.unwrap().unwrap();
-    }
-
-    /// With a few bytes now and then it kept its part of the memory for replies, and others waited for theirs.
-    #[tokio::test]
-    async fn a_client_that_reads_next_to_nothing_is_given_up() {
-        let (mut server, mut client) = tokio::io::duplex(10);
-        let reader = tokio::spawn(async move {
-            while client.read(&mut [0; 1]).await.is_ok_and(|read| read > 0) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        });
-        let sent = send(&mut server, &[7; 1000], Duration::from_millis(500)).await;
-        assert_eq!(sent.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
-        drop(server);
-        reader.await.unwrap();
-    }
-}
+mod tests;
