@@ -261,7 +261,7 @@ impl BlockCache {
     }
 
     /// Starts to move all blocks away from the disk at `path`. Returns the bytes to move. [`BlockCache::stats`] shows
-    /// the progress, and omits the disk once it is removed.
+    /// the progress, and omits the disk once it is removed. Blocks stay where they are while no other disk takes them.
     ///
     /// # Errors
     /// When the cache has no such disk, or no other disk to move the blocks to.

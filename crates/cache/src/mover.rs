@@ -10,6 +10,7 @@
 //! meanwhile. The old place is freed like any other. All of this is in class `cache.evacuate`, and limited by
 //! `move_bytes_per_s` if set. During an evacuation, a block that fits nowhere else is evicted. The blocks of a disk to
 //! be removed first wait for the room that eviction and the next checkpoint make: the keeper does both after each pass.
+//! While no disk takes blocks, because the others hang or have failed, nothing is moved or evicted.
 //!
 //! # Limits
 //! One pass over the index for each batch of slabs. A crash in the middle costs only the copies made.
@@ -82,6 +83,9 @@ impl Engine {
     }
 
     async fn next_task(&self) -> Option<Task> {
+        if !self.loads().iter().any(|load| load.is_writable) {
+            return None;
+        }
         if self.upkeep.moves.is_starved.swap(false, Relaxed) && lock(&self.alloc).evacuating_bytes() == 0 {
             let mut survey = Survey::default();
             while lock(&self.alloc).survey(&mut survey) {
@@ -143,8 +147,8 @@ impl Engine {
                             moved_bytes += bytes;
                             has_left |= bytes > 0 && self.is_leaving(entry.extent.slab);
                         }
+                        (_, Err(NoSpace::NoDisk)) | (Task::Balance { .. }, Err(_)) => has_room = false,
                         (Task::Evacuate, Err(_)) => waits = true,
-                        (Task::Balance { .. }, Err(_)) => has_room = false,
                     }
                 }
                 if !has_room {
@@ -161,6 +165,8 @@ impl Engine {
             }
         }
         match task {
+            // No disk takes blocks, and one that hangs would hold up a checkpoint.
+            Task::Evacuate if !has_room => {}
             // Emptied slabs are reusable only after a checkpoint. Request one; do not wait for it.
             Task::Evacuate => {
                 self.upkeep.moves.note_pass(waits && !has_left);
@@ -214,7 +220,7 @@ impl Engine {
     ///
     /// # Errors
     /// When there is no room for the block, which stays where it is: for good, or (evacuation) until the next
-    /// checkpoint.
+    /// checkpoint, or until a disk takes blocks again.
     async fn relocate(
         self: &Arc<Engine>,
         shard: &Shard,
@@ -250,7 +256,7 @@ impl Engine {
                 let waits = matches!(why, NoSpace::UntilCheckpoint | NoSpace::Full)
                     && self.is_leaving(entry.extent.slab)
                     && self.upkeep.moves.is_patient(PATIENT_PASSES);
-                if waits || matches!(task, Task::Balance { .. }) {
+                if waits || why == NoSpace::NoDisk || matches!(task, Task::Balance { .. }) {
                     return Err(why);
                 }
                 // No room anywhere: evict the block.

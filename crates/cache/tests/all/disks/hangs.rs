@@ -1,6 +1,6 @@
 //! Disks that hang: the others go on, and nobody waits for ever.
 
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::world::{Life, Task, Town, join, poll_all, value_of};
@@ -681,5 +681,47 @@ fn eviction_keeps_the_space_that_it_should_while_a_new_disk_is_labelled() {
         })
         .await;
         adding.await.unwrap_err();
+    });
+}
+
+/// The blocks that the mover visited meanwhile were evicted: no disk had room for them.
+#[test]
+fn a_disk_that_is_being_removed_keeps_its_blocks_while_the_other_hangs() {
+    const BLOCK_BYTES: usize = 128 << 10;
+    let (town, life, _) = opened(2, &CacheConfig { move_bytes_per_s: Some(1 << 20), ..quiet() });
+    life.run(async |cache| {
+        let insert = async |n: u32| {
+            assert_eq!(cache.insert(&key(n), &value_of(n, BLOCK_BYTES)).await.unwrap(), Inserted::Stored);
+        };
+        for n in 0..100 {
+            insert(n).await;
+        }
+        cache.remove_disk(&town.disks[1].path).unwrap();
+        nap(&life, 1).await;
+        assert!(cache.stats().moves > 0);
+
+        // The mover has moved 32 blocks, and sleeps for 4 s to keep to its rate. By its next turn an insert has shown
+        // that the writes hang.
+        state(&town, 0, SimDiskState::WritesHang);
+        let mut inserted: Vec<Task<'_, ()>> = vec![Box::pin(insert(100))];
+        poll_all(&mut inserted, &mut Vec::new(), &mut Context::from_waker(Waker::noop()));
+        nap(&life, 7).await;
+        let to_move_bytes = cache.stats().disks[1].to_move_bytes;
+        assert!(to_move_bytes > 0, "it was emptied beside a disk that takes nothing");
+
+        state(&town, 0, SimDiskState::Healthy);
+        join(inserted).await;
+        for _ in 0..100 {
+            if cache.stats().disks.len() == 1 {
+                break;
+            }
+            nap(&life, 1).await;
+        }
+        let stats = cache.stats();
+        assert_eq!((stats.disks.len(), stats.evictions, stats.blocks), (1, 0, 101));
+        for n in 0..101 {
+            let Lookup::Hit(block) = cache.get(&key(n)).await.unwrap() else { panic!("{n} was lost") };
+            assert_eq!(block[..], value_of(n, BLOCK_BYTES));
+        }
     });
 }
