@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const PREFIX: &str = ".plimsoll-store#";
@@ -129,67 +130,80 @@ impl Drop for Staged {
     }
 }
 
-/// Makes `to` another name of the file `from`, durably. It replaces what was there.
-pub(crate) fn link(from: &Path, to: &Path) -> io::Result<()> {
+/// Is held while names of objects change depending on what they lead to: where both lead to one file, `rename(2)` does
+/// nothing and leaves the old name. Other processes do not see it.
+static NAMES: Mutex<()> = Mutex::new(());
+
+/// Makes `to` another name of the file `from`, durably.
+pub(crate) fn link(from: &Path, to: &Path, existing: Existing) -> io::Result<()> {
     let directory = to.parent().unwrap_or(to);
     let mut failed = None;
     for _ in 0..ATTEMPTS {
-        let staged = directory.join(next_name());
-        match std::fs::hard_link(from, &staged) {
-            Ok(()) => {}
+        match link_once(from, to, existing) {
+            Ok(()) => return sync_directory(directory),
+            // The directory is missing, or a store that was just opened has taken the staged name for a leftover.
             Err(error) if error.kind() == io::ErrorKind::NotFound && from.symlink_metadata().is_ok() => {
                 create_directories(directory)?;
                 failed = Some(error);
-                continue;
             }
-            Err(error) => return Err(error),
-        }
-
-        let renamed = std::fs::rename(&staged, to);
-        // `rename` leaves the staged name if `to` was a name of the same file already. Otherwise there is none.
-        let _ = std::fs::remove_file(&staged);
-        match renamed {
-            Ok(()) => return sync_directory(directory),
-            // A store that was just opened has taken the name for a leftover.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => failed = Some(error),
             Err(error) => return Err(error),
         }
     }
     Err(failed.unwrap_or_else(|| io::Error::other("others keep removing names as soon as they are made")))
 }
 
+fn link_once(from: &Path, to: &Path, existing: Existing) -> io::Result<()> {
+    let _names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    match existing {
+        Existing::Refuse => std::fs::hard_link(from, to),
+        Existing::Replace => {
+            let staged = to.parent().unwrap_or(to).join(next_name());
+            std::fs::hard_link(from, &staged)?;
+            let renamed = std::fs::rename(&staged, to);
+            // `rename` leaves the staged name if `to` was a name of the same file already. Otherwise there is none.
+            let _ = std::fs::remove_file(&staged);
+            renamed
+        }
+    }
+}
+
 /// Renames `from` to `to` durably, also if `to` is a copy of `from`, which is another name of the same file:
 /// `rename(2)` would do nothing then. Replaces what was at `to`.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     let (source, target) = (from.parent().unwrap_or(from), to.parent().unwrap_or(to));
+    let mut renamed = rename_once(from, to);
+    if renamed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) && !target.exists() {
+        create_directories(target)?;
+        renamed = rename_once(from, to);
+    }
+    renamed?;
+
+    sync_directory(target)?;
+    if source == target { Ok(()) } else { sync_directory(source) }
+}
+
+fn rename_once(from: &Path, to: &Path) -> io::Result<()> {
+    let _names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     let was = from.symlink_metadata()?;
     let is_copy = to.symlink_metadata().is_ok_and(|other| is_same_file(&other, &was));
     if from == to {
         return Ok(());
     }
-
-    if is_copy {
-        // Take the name away in one step, and look at what it led to: a put may have come between.
-        let staged = source.join(next_name());
-        std::fs::rename(from, &staged)?;
-        // Does nothing to the copy.
-        match std::fs::rename(&staged, to) {
-            // A store that was just opened has taken the name for a leftover. The copy is there.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            renamed => renamed?,
-        }
-        let _ = std::fs::remove_file(&staged);
-    } else {
-        let mut renamed = std::fs::rename(from, to);
-        if renamed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) && !target.exists() {
-            create_directories(target)?;
-            renamed = std::fs::rename(from, to);
-        }
-        renamed?;
+    if !is_copy {
+        return std::fs::rename(from, to);
     }
 
-    sync_directory(target)?;
-    if source == target { Ok(()) } else { sync_directory(source) }
+    // Take the name away in one step, and look at what it led to: a put may have come between.
+    let staged = from.parent().unwrap_or(from).join(next_name());
+    std::fs::rename(from, &staged)?;
+    // Does nothing to the copy.
+    match std::fs::rename(&staged, to) {
+        // A store that was just opened has taken the name for a leftover. The copy is there.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        renamed => renamed?,
+    }
+    let _ = std::fs::remove_file(&staged);
+    Ok(())
 }
 
 fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
@@ -277,6 +291,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
     use std::os::unix::fs::PermissionsExt;
+    use std::sync::Barrier;
 
     use super::*;
 
@@ -349,6 +364,30 @@ mod tests {
         publish(Existing::Refuse, |_| Ok(())).unwrap();
         assert_eq!(publish(Existing::Replace, fails).unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(names(root.path()), ["object"]);
+    }
+
+    /// The copy came after the rename had looked for one: both names were left.
+    #[test]
+    fn a_rename_beside_a_copy_leaves_one_name() {
+        let root = tempfile::tempdir().unwrap();
+        let (from, to) = (root.path().join("from"), root.path().join("to"));
+        for existing in [Existing::Replace, Existing::Refuse] {
+            for round in 0..1000 {
+                std::fs::write(&from, "x").unwrap();
+                let both = Barrier::new(2);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        both.wait();
+                        // If the rename was first, there is nothing to copy.
+                        let _ = link_once(&from, &to, existing);
+                    });
+                    both.wait();
+                    rename_once(&from, &to).unwrap();
+                });
+                assert_eq!(names(root.path()), ["to"], "round {round}");
+                std::fs::remove_file(&to).unwrap();
+            }
+        }
     }
 
     #[test]

@@ -251,17 +251,19 @@ impl ObjectStore for ScheduledStore {
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        match options.mode {
-            CopyMode::Create => self.local.copy_opts(from, to, options).await,
-            // LocalFileSystem leaves a hidden name behind if `to` is a copy of `from` already, or if the program dies.
-            CopyMode::Overwrite => {
-                let (from, target) = (self.local.path_to_filesystem(from)?, self.local.path_to_filesystem(to)?);
-                let path = from.clone();
-                let copied = blocking(move || link(&from, &target)).await;
-                self.opened.forget(to);
-                copied.map_err(|error| failure(&path, &error))
-            }
-        }
+        // LocalFileSystem leaves a hidden name behind if `to` is a copy of `from` already, or if the program dies.
+        let existing = match options.mode {
+            CopyMode::Create => Existing::Refuse,
+            CopyMode::Overwrite => Existing::Replace,
+        };
+        let paths = (self.local.path_to_filesystem(from)?, self.local.path_to_filesystem(to)?);
+        let (source, target) = paths.clone();
+        let copied = blocking(move || link(&source, &target, existing)).await;
+        self.opened.forget(to);
+        copied.map_err(|error| {
+            let is_there = error.kind() == io::ErrorKind::AlreadyExists;
+            failure(if is_there { &paths.1 } else { &paths.0 }, &error)
+        })
     }
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
