@@ -4,7 +4,8 @@
 //! backend with BLOCKS blocks of 8 KiB (1,000), then looks them up HITS times (4,000,000) from TASKS tasks at once
 //! (64): first from tasks of the only shard, then from threads of a Tokio program, with a hop to the shard and back
 //! for each. Every block is read, copied out of the backend's memory and verified, and its first bytes are compared.
-//! CPU time counts, not wall time: that of the shard's thread for the first, that of the whole process for the second.
+//! Then the same with all blocks in the cache's memory, which needs no shard: from one thread, and from all CPUs.
+//! CPU time counts, not wall time: that of the shard's thread for the first, that of the whole process for the others.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,20 +41,28 @@ fn main() -> Result<()> {
     let runtime = Runtime::start(&topology, &options)?;
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build()?;
     let handle = runtime.handle(0);
-    let cache = tokio.block_on(filled(&topology, &runtime, work))?;
+    let disks: Vec<DiskSource> =
+        (0..DISKS).map(|number| DiskSource::at(PathBuf::from(format!("disk{number}")))).collect();
+    tokio.block_on(make(&topology, &runtime, &disks, work))?;
+    let cache = tokio.block_on(filled(&topology, &runtime, &disks, work, 0))?;
 
     let own = Arc::clone(&cache);
     let cpu_ns = tokio.block_on(handle.run(move |shard| async move { on_the_shard(&own, &shard, work).await }))??;
     print("on the shard", "of the shard's thread", work, cpu_ns);
 
-    let before_ns = process_cpu_ns();
-    tokio.block_on(from_outside(&cache, work))?;
-    print("with a hop", "of the whole process", work, process_cpu_ns() - before_ns);
-
+    print("with a hop", "of the whole process", work, tokio.block_on(from_outside(&cache, work))?);
     let stats = cache.stats();
     assert!(stats.hits >= work.hits && stats.misses.values().sum::<u64>() == 0, "every look-up is a hit");
-    let cache = Arc::into_inner(cache).ok_or("a task still has the cache")?;
-    tokio.block_on(cache.close())?;
+    tokio.block_on(Arc::into_inner(cache).ok_or("a task still has the cache")?.close())?;
+
+    // A shard of the tier may get more than its part of the blocks.
+    let memory_bytes = 2 * work.blocks * BLOCK_BYTES as u64 + (256 << 20);
+    let cache = tokio.block_on(filled(&topology, &runtime, &disks, work, memory_bytes))?;
+    print("from memory", "of the whole process", work, tokio.block_on(from_outside(&cache, work))?);
+    let all_cpus = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
+    print("on all CPUs", "of the whole process", work, all_cpus.block_on(from_outside(&cache, work))?);
+    assert!(cache.stats().memory_hits >= work.hits, "every look-up is a hit in memory");
+    tokio.block_on(Arc::into_inner(cache).ok_or("a task still has the cache")?.close())?;
     Ok(runtime.stop()?)
 }
 
@@ -62,13 +71,15 @@ fn print(how: &str, whose: &str, work: Work, cpu_ns: u64) {
     println!("{how:13} {:9.0} hits/s a core   {per_hit_ns:5.0} ns of CPU time a hit, {whose}", 1e9 / per_hit_ns);
 }
 
-/// Returns a cache with all blocks, on disks four times as large.
-async fn filled(topology: &Topology, runtime: &Runtime, work: Work) -> Result<Arc<BlockCache>> {
+fn host(topology: &Topology, runtime: &Runtime) -> Result<Host> {
+    Ok(Host::on(topology, vec![runtime.handle(0)], 0..DISKS)?.without_locks())
+}
+
+/// Makes a cache on disks four times as large as all blocks.
+async fn make(topology: &Topology, runtime: &Runtime, disks: &[DiskSource], work: Work) -> Result<()> {
     // So large that the index's clock ticks as rarely as in a real cache.
     let disk_bytes = (4 << 30) + work.blocks * BLOCK_BYTES as u64 * 4 / u64::from(DISKS);
-    let disks: Vec<DiskSource> =
-        (0..DISKS).map(|number| DiskSource::at(PathBuf::from(format!("disk{number}")))).collect();
-    for (number, disk) in (0..).zip(&disks) {
+    for (number, disk) in (0..).zip(disks) {
         let how = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
         let file = topology.file(&disk.path, how, number);
         let make = move |shard: Shard| async move {
@@ -77,11 +88,20 @@ async fn filled(topology: &Topology, runtime: &Runtime, work: Work) -> Result<Ar
         };
         runtime.handle(0).run(make).await??;
     }
-    let host =
-        || Ok::<_, plimsoll_cache::CacheError>(Host::on(topology, vec![runtime.handle(0)], 0..DISKS)?.without_locks());
     let options = CreateOptions { slab_bytes: Some(4 << 20), ..CreateOptions::default() };
-    BlockCache::create_on(&options, &disks, &host()?).await?;
-    let cache = BlockCache::open_on(CacheConfig::default(), &disks, host()?).await?;
+    Ok(BlockCache::create_on(&options, disks, &host(topology, runtime)?).await?)
+}
+
+/// Returns the cache, which has `memory_bytes` of memory, with all blocks.
+async fn filled(
+    topology: &Topology,
+    runtime: &Runtime,
+    disks: &[DiskSource],
+    work: Work,
+    memory_bytes: u64,
+) -> Result<Arc<BlockCache>> {
+    let config = CacheConfig { memory_bytes, ..CacheConfig::default() };
+    let cache = BlockCache::open_on(config, disks, host(topology, runtime)?).await?;
     for number in 0..work.blocks {
         let end = cache.insert(&number.to_le_bytes(), &block_of(number)).await?;
         assert_eq!(end, Inserted::Stored);
@@ -129,7 +149,9 @@ async fn on_the_shard(cache: &Arc<BlockCache>, shard: &Shard, work: Work) -> Res
     Ok(thread_cpu_ns() - before_ns)
 }
 
-async fn from_outside(cache: &Arc<BlockCache>, work: Work) -> Result<()> {
+/// Returns the CPU time of the process for all hits, in nanoseconds.
+async fn from_outside(cache: &Arc<BlockCache>, work: Work) -> Result<u64> {
+    let before_ns = process_cpu_ns();
     let left = Arc::new(AtomicU64::new(work.hits));
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..work.tasks {
@@ -146,5 +168,5 @@ async fn from_outside(cache: &Arc<BlockCache>, work: Work) -> Result<()> {
     while let Some(end) = tasks.join_next().await {
         end??;
     }
-    Ok(())
+    Ok(process_cpu_ns() - before_ns)
 }

@@ -383,6 +383,7 @@ where
 impl Engine {
     pub(crate) fn stats(&self) -> CacheStats {
         let counters = &self.counters;
+        let [memory_hits, memory_bytes] = counters.in_memory.sums();
         CacheStats {
             at_ns: plimsoll::sys::clock::now_ns(),
             generation: self.upkeep.numbers.last(),
@@ -391,8 +392,8 @@ impl Engine {
             ghosts: self.index.ghosts(),
             index_bytes: self.index.memory_bytes(),
             hits: counters.hits.load(Relaxed),
-            memory_hits: counters.memory_hits.load(Relaxed),
-            hit_bytes: counters.hit_bytes.load(Relaxed),
+            memory_hits,
+            hit_bytes: counters.hit_bytes.load(Relaxed) + memory_bytes,
             misses: by_name(&MissReason::ALL, counters.misses.iter().map(|count| count.load(Relaxed))),
             inserts: counters.inserts.load(Relaxed),
             insert_bytes: counters.insert_bytes.load(Relaxed),

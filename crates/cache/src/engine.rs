@@ -42,13 +42,16 @@ use crate::requests::ToKeeper;
 use crate::roster::Roster;
 use crate::stats::{DropReason, MissReason};
 use crate::sync::lock;
+use crate::tally::Tally;
 
-/// Running counters of a cache.
+/// Running counters of a cache. Apart from what hits in memory read.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Counters {
     pub(crate) hits: AtomicU64,
-    pub(crate) memory_hits: AtomicU64,
     pub(crate) hit_bytes: AtomicU64,
+    /// Hits in memory, and their bytes.
+    pub(crate) in_memory: Tally<2>,
     pub(crate) misses: [AtomicU64; MissReason::ALL.len()],
     pub(crate) inserts: AtomicU64,
     pub(crate) insert_bytes: AtomicU64,

@@ -21,6 +21,8 @@
 //! assert_ne!(a, KeyHash::of(b"table/8", 42));
 //! ```
 
+use std::hash::{Hash, Hasher};
+
 use twox_hash::XxHash3_128;
 
 /// Index shards: one for each value of a hash's first byte.
@@ -30,8 +32,16 @@ pub(crate) const INDEX_SHARDS: usize = 256;
 pub(crate) const HASH_BYTES: usize = 10;
 
 /// 80 bits of a key's hash. Ordered as its bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyHash(pub(crate) [u8; HASH_BYTES]);
+
+impl Hash for KeyHash {
+    /// Hashes 64 bits, which differ as well as all do.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [_, _, bytes @ ..] = self.0;
+        state.write_u64(u64::from_le_bytes(bytes));
+    }
+}
 
 impl KeyHash {
     /// Returns the hash of `key` in a cache whose secret is `seed`.

@@ -95,6 +95,7 @@ mod snapshot;
 mod space;
 pub mod stats;
 mod sync;
+mod tally;
 mod typed;
 
 pub use alloc::{BucketReport, SlabInOrder, SlabReport, SlabUse};

@@ -86,8 +86,7 @@ impl Engine {
             // The hottest blocks would otherwise be the oldest of their disks, and be evicted there.
             self.index
                 .hit_in_memory(hash, block.len() as u32, renewed_tick, |now| self.memory.renew(hash, &block, now));
-            add(&self.counters.memory_hits, 1);
-            add(&self.counters.hit_bytes, block.len() as u64);
+            self.counters.in_memory.add([1, block.len() as u64]);
             return Err(Lookup::Hit(block));
         }
         match self.index.lookup(hash) {

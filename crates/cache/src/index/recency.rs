@@ -47,6 +47,7 @@ use std::sync::{Mutex, TryLockError};
 
 use crate::stats::HitCurve;
 use crate::sync::lock;
+use crate::tally::Tally;
 
 /// Ticks of the clock for uses of the whole capacity.
 const TICKS_PER_CAPACITY: u64 = 512;
@@ -215,7 +216,7 @@ pub(super) struct Recency {
     /// Hits by the first point of the curve that counts them.
     hits: Box<[AtomicU64; CURVE_POINTS]>,
     /// Hits in memory that are not in `hits`, and not look-ups of a shard.
-    near_hits: AtomicU64,
+    near_hits: Tally<1>,
     /// Held while the clock advances or sums are computed.
     advancing: Mutex<()>,
 }
@@ -233,7 +234,7 @@ impl Recency {
             ghosts: Ring::new(sector_bytes),
             since_bytes: Box::new(std::array::from_fn(|_| AtomicU64::new(0))),
             hits: Box::new(std::array::from_fn(|_| AtomicU64::new(0))),
-            near_hits: AtomicU64::new(0),
+            near_hits: Tally::default(),
             advancing: Mutex::new(()),
         };
         recency.set_capacity(capacity_bytes, ghost_budget_bytes);
@@ -242,7 +243,7 @@ impl Recency {
 
     /// Returns the bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
-        3 * SLOTS * size_of::<u64>() + CURVE_POINTS * size_of::<u64>()
+        3 * SLOTS * size_of::<u64>() + CURVE_POINTS * size_of::<u64>() + Tally::<1>::heap_bytes()
     }
 
     /// Changes the capacity. Ages keep their number of ticks, though a tick has another length.
@@ -352,12 +353,12 @@ impl Recency {
 
     /// Counts a hit at the first point of the curve.
     pub(super) fn count_near_hit(&self) {
-        self.near_hits.fetch_add(1, Relaxed);
+        self.near_hits.add([1]);
     }
 
     /// Returns the curve. The shards count the look-ups, but for the near hits.
     pub(super) fn curve(&self, shard_lookups: u64) -> HitCurve {
-        let near_hits = self.near_hits.load(Relaxed);
+        let [near_hits] = self.near_hits.sums();
         let mut sum = near_hits;
         let hits = self.hits.iter().map(|hits| {
             sum += hits.load(Relaxed);
@@ -368,7 +369,7 @@ impl Recency {
     }
 
     pub(super) fn clear_curve(&self) {
-        self.near_hits.store(0, Relaxed);
+        self.near_hits.clear();
         self.hits.iter().for_each(|hits| hits.store(0, Relaxed));
     }
 
