@@ -622,11 +622,17 @@ fn loops(reader: &Reader<'_>) -> Result<u64, ConfigError> {
     Ok(reader.int("loops", 1..=u64::from(u32::MAX))?.unwrap_or(1))
 }
 
-fn compressible_pct(reader: &Reader<'_>) -> Result<u8, ConfigError> {
+/// Returns how compressible blocks are. A pattern stands in the part of a block that is not random, else all of it.
+fn compressible_pct(reader: &mut Reader<'_>) -> Result<u8, ConfigError> {
+    let has_pattern = reader.text("buffer_pattern")?.is_some();
+    if has_pattern {
+        let message = "blocks compress as those with this pattern do, and hold other bytes";
+        reader.note("buffer_pattern", message, "nothing to do");
+    }
     if reader.flag("zero_buffers")? {
         return Ok(100);
     }
-    let pct = reader.int("buffer_compress_percentage", 0..=100)?.unwrap_or(0);
+    let pct = reader.int("buffer_compress_percentage", 0..=100)?.unwrap_or(if has_pattern { 100 } else { 0 });
     Ok(u8::try_from(pct).unwrap_or(100))
 }
 

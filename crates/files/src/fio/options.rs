@@ -56,8 +56,8 @@ const TABLE: &[(Use, &str)] = &[
     // Options of the load.
     (
         Use::Read,
-        "blockalign|ba bs|blocksize bsrange|blocksize_range bssplit buffer_compress_percentage buffered direct directory \
-         do_verify fdatasync filename filename_format filesize fsync group_reporting io_size|io_limit iodepth ioengine \
+        "blockalign|ba bs|blocksize bsrange|blocksize_range bssplit buffer_compress_percentage buffer_pattern buffered direct \
+         directory do_verify fdatasync filename filename_format filesize fsync group_reporting io_size|io_limit iodepth ioengine \
          kb_base latency_percentile latency_target latency_window loops name new_group norandommap nrfiles|nr_files number_ios numjobs \
          offset|fileoffset offset_align offset_increment percentage_random ramp_time randseed random_distribution rate \
          rate_cycle|ratecycle rate_iops rate_iops_min rate_min|ratemin rate_process runtime|timeout rw|readwrite \
@@ -144,7 +144,6 @@ const TABLE: &[(Use, &str)] = &[
     ),
     // Options that would make another load.
     (Use::Refused("lengths of a range are multiples of its lower end: remove it"), "blocksize_unaligned|bs_unaligned"),
-    (Use::Refused("remove it; `buffer_compress_percentage` sets how compressible blocks are"), "buffer_pattern"),
     (
         Use::Refused("remove it; give jobs different shares in a job file of this program instead"),
         "cgroup cgroup_nodelete cgroup_weight cmdprio cmdprio_bssplit cmdprio_class cmdprio_hint cmdprio_percentage prio \

@@ -314,6 +314,10 @@ fn positions_content_and_flushes() {
     assert!(job("rw=write:8k\nbs=4k\nverify=md5").verify, "each step leads over whole blocks");
     assert_eq!((job("rw=write\nfsync=1").flush_every, job("fsync=1").flush_every), (1, 0));
     assert_eq!(job("zero_buffers").content.compressible_pct, 100);
+    for (lines, pct) in [("", 100), ("buffer_compress_percentage=30", 30)] {
+        let pattern = job(&format!("rw=write\nbuffer_pattern=0xdeadbeef\n{lines}"));
+        assert_eq!(pattern.content.compressible_pct, pct, "{lines}");
+    }
 }
 
 #[test]
