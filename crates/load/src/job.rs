@@ -57,6 +57,9 @@ pub(super) struct Job<'a> {
     pub(super) rng: Rng,
     live_fibers: u32,
     pub(super) begin_ns: u64,
+    /// When the job's warm-up ends. `is_counting` says whether that was noticed.
+    pub(super) counted_ns: u64,
+    pub(super) is_counting: bool,
     /// Latest end of the job.
     pub(super) stop_ns: u64,
     /// The rate that the job must keep.
@@ -127,6 +130,8 @@ impl<'a> Job<'a> {
             rng: Rng::new(seed),
             live_fibers: spec.parallelism,
             begin_ns: 0,
+            counted_ns: 0,
+            is_counting: false,
             stop_ns: u64::MAX,
             floor: None,
             ended_ns: None,
@@ -148,6 +153,7 @@ impl<'a> Job<'a> {
     pub(super) fn begin(&mut self, begin_ns: u64, warmup_ns: u64) {
         self.begin_ns = begin_ns;
         let counted_ns = begin_ns.saturating_add(warmup_ns);
+        (self.counted_ns, self.is_counting) = (counted_ns, warmup_ns == 0);
         self.stop_ns = self.spec.runtime_ns.map_or(u64::MAX, |runtime_ns| counted_ns.saturating_add(runtime_ns));
         self.floor = self.spec.rate_min.map(|least| Floor::new(least, counted_ns));
         if let Pacing::Shard(pace) = &mut self.pacing {
@@ -155,14 +161,17 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Drops the counts of the warm-up. A job that has ended by then keeps them, as in fio: it has no others.
+    /// Drops the counts of the warm-up; its intervals are empty. A job that has ended by then keeps them, as in fio: it
+    /// has no others.
     pub(super) fn begin_counting(&mut self) {
+        self.is_counting = true;
         if self.ended_ns.is_some() {
             self.marked = (self.result.requests, self.result.bytes, self.latency_sum_ns);
             return;
         }
         let directions = self.result.directions.is_some().then(Box::default);
-        self.result = JobResult { name: std::mem::take(&mut self.result.name), directions, ..JobResult::default() };
+        let JobResult { name, intervals, .. } = std::mem::take(&mut self.result);
+        self.result = JobResult { name, directions, intervals, ..JobResult::default() };
         (self.latency_sum_ns, self.latency_max_ns) = (0, 0);
     }
 
@@ -274,12 +283,16 @@ impl<'a> Job<'a> {
     }
 
     /// Closes the interval of the measured window that began at `from_ns`. Its length is the part in which the job ran:
-    /// 0 before the job begins. After the end of the job there are no more intervals.
+    /// 0 before the end of its warm-up. After the end of the job there are no more intervals.
     pub(super) fn mark(&mut self, from_ns: u64, length_ns: u64) {
+        if !self.is_counting {
+            self.result.intervals.push(Interval::default());
+            return;
+        }
         let (requests, bytes, latency_sum_ns) = self.marked;
         let until_ns = from_ns.saturating_add(length_ns);
         let until_ns = self.ended_ns.map_or(until_ns, |ended_ns| ended_ns.min(until_ns));
-        let worked_ns = until_ns.saturating_sub(from_ns.max(self.begin_ns));
+        let worked_ns = until_ns.saturating_sub(from_ns.max(self.counted_ns));
         let has_done = self.result.requests > requests;
         if worked_ns == 0 && !has_done && self.ended_ns.is_some() {
             return;
@@ -298,8 +311,9 @@ impl<'a> Job<'a> {
     /// Returns the figures from `begin_ns` to `end_ns`. Overdue requests and faults are added later.
     pub(super) fn take_result(&mut self, reactor: &Reactor, begin_ns: u64, end_ns: u64) -> JobResult {
         // A job that ended in the warm-up was measured as a whole.
-        let is_early = self.ended_ns.is_some_and(|ended_ns| ended_ns < begin_ns);
-        let from_ns = if is_early { self.begin_ns } else { begin_ns.max(self.begin_ns) };
+        let counted_ns = begin_ns.max(self.counted_ns);
+        let is_early = self.ended_ns.is_some_and(|ended_ns| ended_ns < counted_ns);
+        let from_ns = if is_early { self.begin_ns } else { counted_ns };
         let class = match self.work {
             Work::Cpu { .. } | Work::Unlink { .. } => None,
             _ => class_result(reactor, self.target.file.disk(), self.spec.class),

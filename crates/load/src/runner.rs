@@ -85,6 +85,8 @@ struct Runner<'a> {
     interval_ns: u64,
     /// When the current interval ends.
     mark_ns: u64,
+    /// When the warm-up of the next delayed job ends.
+    late_ns: u64,
     publisher: Publisher,
     /// Whether the measured window has begun.
     counting: bool,
@@ -126,6 +128,7 @@ pub(super) fn run_shard(
         end_ns: 0,
         interval_ns: if watch.interval_ns == 0 { 0 } else { watch.interval_ns.max(INTERVAL_MIN_NS) },
         mark_ns: u64::MAX,
+        late_ns: u64::MAX,
         publisher,
         counting: plan.warmup_ns == 0,
         running: true,
@@ -219,6 +222,10 @@ impl Runner<'_> {
                 cpu_begin_ns = rusage::thread_cpu_ns();
             }
 
+            if self.counting && now_ns >= self.late_ns {
+                self.count_jobs(now_ns);
+            }
+
             if now_ns >= self.end_ns || self.control.stop.is_asked() || member.is_over() {
                 self.end_ns = now_ns.min(self.end_ns).max(self.begin_ns);
                 break;
@@ -245,6 +252,7 @@ impl Runner<'_> {
             self.begin_counting(self.end_ns);
             cpu_begin_ns = rusage::thread_cpu_ns();
         }
+        self.count_jobs(u64::MAX);
 
         let cpu_ns = rusage::thread_cpu_ns().saturating_sub(cpu_begin_ns);
         // Read the limits while the load still exists.
@@ -274,8 +282,20 @@ impl Runner<'_> {
         if self.interval_ns > 0 {
             self.mark_ns = now_ns.saturating_add(self.interval_ns);
         }
-        self.jobs.iter_mut().for_each(Job::begin_counting);
+        self.count_jobs(now_ns);
         self.reactor.reset_stats();
+    }
+
+    /// Begins to count the jobs whose warm-up has ended: that of a delayed job ends later, as in fio.
+    fn count_jobs(&mut self, now_ns: u64) {
+        self.late_ns = u64::MAX;
+        for job in self.jobs.iter_mut().filter(|job| !job.is_counting) {
+            if now_ns >= job.counted_ns {
+                job.begin_counting();
+            } else {
+                self.late_ns = self.late_ns.min(job.counted_ns);
+            }
+        }
     }
 
     /// Closes the intervals that ended by `now_ns`; later completions belong to the next.
@@ -526,13 +546,12 @@ impl Runner<'_> {
 
     fn publish(&mut self, now_ns: u64) {
         let (reactor, jobs, before) = (&self.reactor, &self.jobs, &mut self.publisher.before);
-        let is_counting = self.counting;
         let counted_ns = if self.counting { now_ns.saturating_sub(self.begin_ns) } else { 0 };
         let slot = |(job, before): (&Job<'_>, &mut Buckets)| {
             let stats = reactor.class_stats(job.target.file.disk(), job.spec.class);
             let (in_queue, in_device) = stats.map_or((0, 0), |s| (u64::from(s.queued), u64::from(s.in_flight)));
             let live = LiveJob { name: job.spec.name.clone(), in_queue, in_device, ..LiveJob::default() };
-            if !is_counting {
+            if !job.is_counting {
                 // The counts of the warm-up are dropped at its end.
                 return Slot { job: live, latency_sum_ns: 0, recent: since(before, &Histogram::default()) };
             }
