@@ -159,6 +159,8 @@ struct Group {
     spans: u64,
     bytes: u64,
     stages: [Histogram; STAGES],
+    /// Sums in ns over the spans with Q, D and C: the shares are of these.
+    whole_ns: [u64; STAGES],
     waits: Waits,
 }
 
@@ -333,6 +335,11 @@ impl Stages {
         for (histogram, time) in group.stages.iter_mut().zip(times) {
             if let Some(ns) = time {
                 histogram.record(ns);
+            }
+        }
+        if times[Q2D].is_some() && times[D2C].is_some() {
+            for (sum_ns, time_ns) in group.whole_ns.iter_mut().zip(times) {
+                *sum_ns = sum_ns.saturating_add(time_ns.unwrap_or(0));
             }
         }
         add_wait(&mut group.waits, span, times[Q2D]);

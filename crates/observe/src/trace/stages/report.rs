@@ -58,7 +58,7 @@ pub struct StageReport {
     pub p99_ns: u64,
     pub p99_9_ns: u64,
     pub max_ns: u64,
-    /// Sum as a part of the sum of Q2C; stages after C may exceed it. `None` if there is no Q2C.
+    /// Part of the sum of Q2C, over the pieces with Q, D and C; stages after C may exceed it. `None` without any.
     pub share: Option<f64>,
 }
 
@@ -214,9 +214,9 @@ fn time_ns(group: &Group) -> f64 {
 }
 
 fn group_report(key: Key, group: &Group, by: &[By], trace: &Trace) -> GroupReport {
-    let total_ns = Some(sum_ns(&group.stages[Q2C])).filter(|total_ns| *total_ns > 0.0);
-    let is_known = |(_, histogram): &(&'static str, &Histogram)| !histogram.is_empty();
-    let stage = |(stage, histogram): (&'static str, &Histogram)| StageReport {
+    let whole_ns = Some(group.whole_ns[Q2C]).filter(|whole_ns| *whole_ns > 0);
+    let is_known = |((_, histogram), _): &((&'static str, &Histogram), &u64)| !histogram.is_empty();
+    let stage = |((stage, histogram), sum_ns): ((&'static str, &Histogram), &u64)| StageReport {
         stage,
         n: histogram.count(),
         min_ns: histogram.min(),
@@ -225,7 +225,7 @@ fn group_report(key: Key, group: &Group, by: &[By], trace: &Trace) -> GroupRepor
         p99_ns: histogram.percentile(99.0),
         p99_9_ns: histogram.percentile(99.9),
         max_ns: histogram.max(),
-        share: total_ns.map(|total_ns| sum_ns(histogram) / total_ns),
+        share: whole_ns.map(|whole_ns| part(*sum_ns, whole_ns)),
     };
 
     let size_max_bytes = key.size.checked_sub(1).map_or(0, |exponent| 1_u64 << exponent);
@@ -238,7 +238,7 @@ fn group_report(key: Key, group: &Group, by: &[By], trace: &Trace) -> GroupRepor
         is_rest: false,
         spans: group.spans,
         bytes: group.bytes,
-        stages: STAGE_NAMES.into_iter().zip(&group.stages).filter(is_known).map(stage).collect(),
+        stages: STAGE_NAMES.into_iter().zip(&group.stages).zip(&group.whole_ns).filter(is_known).map(stage).collect(),
         waits: waits(&group.waits),
     }
 }

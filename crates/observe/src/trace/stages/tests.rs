@@ -63,6 +63,11 @@ fn stations_that_are_not_known_or_run_backwards_leave_their_stages_out() {
     let found = report(&[], &[unknown]);
     assert_eq!(names(&found), ["D2C", "late", "C2R"]);
     assert_eq!(found.groups[0].stages[0].share, None);
+    // Its time in the device was 125 % of the time of the others.
+    let found = report(&[], &[span([0, 10, 30, 35, 36], 0), Span { queued_ns: None, ..span([0, 1, 31, 35, 36], 0) }]);
+    let shares: Vec<_> = found.groups[0].stages.iter().map(|stage| (stage.stage, stage.n, stage.share)).collect();
+    let expected = [("Q2D", 1, 1.0 / 3.0), ("D2C", 2, 2.0 / 3.0), ("late", 2, 0.0), ("C2R", 2, 5.0 / 30.0)];
+    assert_eq!(shares[..4], expected.map(|(stage, n, share)| (stage, n, Some(share))));
     let found = report(&[], &[backwards]);
     assert_eq!((names(&found), found.backwards), (vec!["D2C", "late", "C2R", "R2U", "Q2C"], 1));
     let found = report(&[], &[failed]);
