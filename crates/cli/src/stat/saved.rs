@@ -16,6 +16,7 @@
 //! # Example
 //! `plimsoll stat --from bundle/iostat.txt --disk i4i.2xlarge`.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -98,8 +99,12 @@ fn answer(observed: &[Observed], history: &History, wanted: &[String]) -> Option
 
     let judged: Vec<&Judged> =
         counted(observed).flat_map(|observed| &observed.devices).filter(|it| is_wanted(it, wanted)).collect();
-    // Known verdicts rank above unknown ones.
-    let worst = judged.iter().max_by_key(|judged| (judged.verdict != Verdict::Unknown, judged.verdict))?;
+    // Known verdicts rank above unknown ones. Of the same verdict, the device with more under way, or more requests.
+    let rank = |judged: &Judged| {
+        let columns = &judged.interval.columns;
+        (judged.verdict != Verdict::Unknown, judged.verdict, columns.queue, columns.requests_per_s())
+    };
+    let worst = judged.iter().max_by(|a, b| rank(a).partial_cmp(&rank(b)).unwrap_or(Ordering::Equal))?;
 
     let device = &worst.interval.device;
     let same = judged.iter().filter(|it| it.interval.device == *device && it.verdict == worst.verdict).count();

@@ -203,10 +203,11 @@ fn a_recording_is_judged_as_what_was_seen() {
 #[test]
 fn verdicts_of_saved_texts_decide_the_exit_code() {
     let world = World::new(&[("free.txt", UTIL_100), ("full.txt", SATURATED), ("iostat.json", IOSTAT_JSON)]);
-    let cases: [(&[&str], i32, &[&str]); 5] = [
+    let cases: [(&[&str], i32, &[&str]); 6] = [
         (&["--from", "free.txt"], 0, &["busy-but-free", "nvme1n1", "note: nvme1n1: %util"]),
-        (&["--from", "full.txt"], 1, &["sdb saturated:", "132.35", "100.00"]),
+        (&["--from", "full.txt"], 1, &["sde is saturated in 1 of 1", "sdb saturated:", "132.35", "100.00"]),
         (&["--from", "full.txt", "--device", "sda"], 0, &["idle"]),
+        (&["--from", "iostat.json"], 0, &["sda is idle in 1 of 1 interval(s), the worst of 3 devices"]),
         (&["--from", "iostat.json", "free.txt", "-t"], 0, &["2024-03-15 00:53:14 UTC", "dm-0", "nvme1n1"]),
         (&["--from", "free.txt", "--disk", "i4i.2xlarge"], 0, &["busy-but-free", "%  "]),
     ];

@@ -143,6 +143,11 @@ impl Track {
         let worst = known.or_else(|| self.verdicts.iter().next_back());
         worst.map_or((Verdict::Unknown, ""), |(verdict, (_, why))| (*verdict, why))
     }
+
+    /// Returns the seconds with the worst verdict.
+    fn worst_s(&self) -> f64 {
+        self.verdicts.get(&self.worst().0).map_or(0.0, |(seconds, _)| *seconds)
+    }
 }
 
 /// Returns the track of a name; `None` for new names beyond [`NAMES_MAX`].
@@ -278,11 +283,15 @@ impl History {
     }
 
     /// Returns the device or group with the worst verdict, and whether it is a group. Known verdicts come before
-    /// unknown ones, and a device before a group that is no worse.
+    /// unknown ones, a device before a group that is no worse, and of several the one with the verdict for longer.
     fn worst(&self) -> Option<(&String, &Track, bool)> {
         let groups = self.groups.iter().map(|(name, track)| (name, track, true));
         let devices = self.devices.iter().map(|(name, track)| (name, track, false));
-        groups.chain(devices).max_by_key(|(_, track, _)| (track.worst().0 != Verdict::Unknown, track.worst().0))
+        let rank = |(_, track, is_group): &(_, &Track, bool)| {
+            let worst = track.worst().0;
+            (worst != Verdict::Unknown, worst, !is_group)
+        };
+        groups.chain(devices).max_by(|a, b| rank(a).cmp(&rank(b)).then(a.1.worst_s().total_cmp(&b.1.worst_s())))
     }
 
     fn sharing(&self) -> Option<String> {
@@ -546,6 +555,10 @@ mod tests {
         ];
         assert_eq!(lines(&history), said);
         assert!(page::html("", &history.recorded()).contains("<div class=\"answer heed\">\n<p><strong>sdb: saturated"));
+
+        let devices = vec![judged("sda", 9.0, Verdict::Saturated)];
+        history.push(Observed { duration_s: Some(2.0), devices, ..Observed::default() });
+        assert_eq!(lines(&history)[0], "sda: saturated, the worst of 2 devices", "for longer than sdb");
     }
 
     #[test]
