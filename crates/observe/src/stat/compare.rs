@@ -240,13 +240,13 @@ pub struct Hypothesis {
     pub evidence_against: Vec<String>,
 }
 
-/// Compares two sides of a device, or of two devices; `device` of the result is the first side's.
+/// Compares two sides of a device, or of two devices, which the result then names both.
 pub fn compare(a: &Side, b: &Side, context: &Context) -> Comparison {
     let pair = Pair { a, b, letters: ["A", "B"] };
     let hypotheses = hypotheses::all(&pair, context);
     Comparison {
         schema: SCHEMA,
-        device: a.device.clone(),
+        device: if a.device == b.device { a.device.clone() } else { format!("{} and {}", a.device, b.device) },
         a: SideName { name: a.name.clone(), intervals: a.intervals, duration_s: a.duration_s },
         b: SideName { name: b.name.clone(), intervals: b.intervals, duration_s: b.duration_s },
         answer: answer(&hypotheses),

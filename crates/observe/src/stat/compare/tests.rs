@@ -70,6 +70,8 @@ fn thirty_percent_more_writes_at_the_same_util() {
 
     // The order of the sides does not matter.
     assert_eq!(judged(&compare(&two, &one, &Context::default())), expected);
+    let other = Side { device: "sda".to_owned(), ..two };
+    assert_eq!([comparison.device, compare(&one, &other, &Context::default()).device], ["nvme0n1", "nvme0n1 and sda"]);
 }
 
 /// More requests, each a little quicker, with a handful under way: on all of a grid round the published figures, and
