@@ -44,6 +44,9 @@ pub const TRACE_NAMED_BY_BYTES: u64 = 1 << 20;
 /// First bytes of a recording of disks that determine its name, together with its first time, which may come later.
 pub const STAT_NAMED_BY_BYTES: u64 = 4096;
 
+const DAY_ORDER_OPEN: &str = "its dates do not show whether the day is first: taken as month first; run iostat with \
+     S_TIME_FORMAT=ISO, or put a day above 12 into the same file";
+
 /// The origin of the files, where they do not state it, and what to store.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -167,7 +170,11 @@ impl Source<'_> {
         let place =
             self.place("stat", &[begin, &first_ms.to_le_bytes()].concat(), recorded.hosts.first().map(String::as_str))?;
         let observed: Vec<_> = recorded.observed(watch).collect();
-        Ok(Stored { files: disks::store(&place, &observed, &recorded.facts)?, notes: recorded.notes })
+        let mut notes = recorded.notes;
+        if recorded.is_day_order_open {
+            notes.push(DAY_ORDER_OPEN.to_owned());
+        }
+        Ok(Stored { files: disks::store(&place, &observed, &recorded.facts)?, notes })
     }
 
     fn figures(&self, named_by: &str, found: figures::Found) -> Result<Stored, Why> {

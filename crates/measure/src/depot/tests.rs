@@ -129,6 +129,19 @@ fn a_recording_that_grew_has_its_name() {
     assert_eq!(store_seconds(9), (before, 8));
 }
 
+#[test]
+fn dates_that_can_be_read_in_two_ways_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, depot) = (directory.path().join("iostat.txt"), directory.path().join("depot"));
+    let options = Options { host: Some("db1".to_owned()), ..Options::default() };
+    for (day, is_open) in [("03/04/24", true), ("13/04/24", false), ("2024-04-03", false)] {
+        let report = |second: u32| format!("{day} 10:00:{second:02}\nDevice r/s w/s\nsda 1.00 2.00\n\n");
+        std::fs::write(&path, (10..13).map(report).collect::<String>()).unwrap();
+        let stored = store(&Root::Directory(depot.clone()), &path, &options, &mut Watch::default()).unwrap();
+        assert_eq!(stored.notes.iter().any(|note| note == DAY_ORDER_OPEN), is_open, "{day}: {stored:?}");
+    }
+}
+
 /// It had two sets of rows.
 #[test]
 fn a_record_of_tune_that_is_gone_on_with_has_its_name() {

@@ -78,6 +78,8 @@ pub struct Recorded {
     /// Parts that could not be read, and assumptions: a sentence each, with the file and, if known, the line. The last
     /// one counts what is more than a hundred.
     pub notes: Vec<String>,
+    /// Whether dates have no day above 12, and so were taken as month first: `01/02/2024`.
+    pub is_day_order_open: bool,
 }
 
 impl Recorded {
@@ -392,6 +394,7 @@ impl Collected {
             let partition = || DeviceFacts { is_partition: true, ..DeviceFacts::default() };
             self.recorded.facts.entry(device.device.clone()).or_insert_with(partition);
         }
+        self.recorded.is_day_order_open = self.is_undecided && self.decided.is_none();
         Ok(self.recorded)
     }
 

@@ -164,5 +164,7 @@ fn one_file_shows_the_order_of_all_dates() {
         // The last one is 2024-03-14.
         let expected: Vec<u64> = (19_796 - count as u64 + 1..=19_796).collect();
         assert_eq!(days, expected, "{:?}", recorded.notes);
+        let first = read_all(&files[..1], &ReadOptions::default()).unwrap();
+        assert_eq!((recorded.is_day_order_open, first.is_day_order_open), (false, true));
     }
 }
