@@ -276,6 +276,11 @@ pub fn judge(points: &[&Point], promised: Option<f64>) -> Verdict {
     }
 
     let heaviest = points.iter().max_by_key(|point| point.parallelism);
+    let is_same = |point: &&&Point| point.settings.iter().any(|(_, value)| *value == point.parallelism.to_string());
+    if let Some(point) = heaviest.filter(|point| !is_same(point)) {
+        let (all, settings) = (point.parallelism, sweep_text(&point.settings));
+        verdict.evidence.push(format!("parallelism here is of all jobs and shards: {all} at {settings}"));
+    }
     if let Some(wait) = heaviest.and_then(|point| point.wait.as_ref()) {
         let (reason, pct) = (&wait.reason, 100.0 * wait.part.min(1.0));
         verdict.evidence.push(format!("what held requests back at the last point: {reason} ({pct:.0} % of the time)"));
@@ -299,8 +304,8 @@ fn doubt(points: &[&Point], promised: Option<f64>, kind: Kind) -> Option<String>
     let vague = |point: &&&Point| point.half_width_part().is_some_and(|part| 100.0 * part > VAGUE_PCT);
     if let Some(point) = points.iter().find(vague) {
         return Some(format!(
-            "the throughput at parallelism {} is known to ± {:.0} % only; raise --duration",
-            point.parallelism,
+            "the throughput at {} is known to ± {:.0} % only; raise --duration",
+            sweep_text(&point.settings),
             100.0 * point.half_width_part().unwrap_or_default()
         ));
     }
@@ -494,7 +499,7 @@ mod tests {
             };
             let offs = rounds.get(at).or(rounds.last()).copied().unwrap_or(&[0.0]);
             let sums = Sums::of_rounds(offs.iter().map(round).collect(), foreign_pct);
-            let point = sums.point(&situation(READS), Vec::new());
+            let point = sums.point(&situation(READS), vec![("parallelism".to_owned(), at.to_string())]);
             let device_latency_mean_us = point.rounds[0].device_latency_mean_us;
             Point { parallelism: 1 << at, device_latency_mean_us, ..point }
         };
@@ -513,7 +518,7 @@ mod tests {
         let cases: [Case<'_>; 5] = [
             (&FULL, &[&LITTLE], 0.0, Kind::Saturated, "saturated"),
             (&FULL, &[&LITTLE], 40.0, Kind::Unclear, "40 % of the most that the device did"),
-            (&FULL, &[&MUCH], 0.0, Kind::Unclear, "% only; raise --duration"),
+            (&FULL, &[&MUCH], 0.0, Kind::Unclear, "the throughput at parallelism=0 is known to ± "),
             // A dip in all five rounds is no chance; a dip that a single round makes is.
             (&DIP, &[&LITTLE], 0.0, Kind::Falls, "by more than chance"),
             (
@@ -527,6 +532,9 @@ mod tests {
         for (rates, rounds, foreign_pct, kind, part) in cases {
             let found = judged(rates, rounds, foreign_pct);
             assert!(found.kind == kind && found.sentence.contains(part), "{rates:?} {rounds:?}: {found:?}");
+            let last = rates.len() - 1;
+            let scale = format!("parallelism here is of all jobs and shards: {} at parallelism={last}", 1 << last);
+            assert!(found.evidence.contains(&scale), "{found:?}");
         }
     }
 
