@@ -165,6 +165,9 @@ pub struct Doubt {
 /// Half of the 95 % interval, in per cent, above which a figure is too uncertain.
 pub(crate) const VAGUE_PCT: f64 = 25.0;
 
+/// Least part of a figure by which a curve exceeds it for a warning: what chance does to samples of 0.2 s.
+const EXCEEDED_PART: f64 = 0.1;
+
 /// Ratio of a curve's rate to the figure above which one of them is wrong. On simulated disks noise makes at most 1.15.
 const CONTRADICTED_FACTOR: f64 = 1.25;
 
@@ -290,6 +293,27 @@ impl TuneReport {
             message: format!("{} is doubtful: {}; measure again", doubt.figure, doubt.why),
         };
         self.doubts().into_iter().map(warning).collect()
+    }
+
+    /// Returns a warning for each figure that is not doubtful, and that a curve exceeds by more than its interval.
+    pub fn exceeded_warnings(&self) -> Vec<Warning> {
+        let doubts = self.doubts();
+        let of_figure = |(name, _, figure): (&'static str, _, &Option<Figure>)| {
+            let figure = figure.as_ref().filter(|figure| figure.burst.is_none())?;
+            let most = self.highest_seen(name, figure.block_bytes)?;
+            let known = (figure.ci95_pct? / 100.0).max(EXCEEDED_PART);
+            let is_new = doubts.iter().all(|doubt| doubt.figure != name);
+            (is_new && most > (1.0 + known) * figure.value).then(|| Warning {
+                code: WarningCode::Deviation,
+                message: format!(
+                    "{name}: {} is the figure, and a shorter sample of the curve by size reached {}: measure longer \
+                     (--phase) to see which of the two holds",
+                    figure.unit.text(figure.value),
+                    figure.unit.text(most)
+                ),
+            })
+        };
+        self.figures().into_iter().filter_map(of_figure).collect()
     }
 
     /// Returns the highest rate of the same kind as the figure `name` on a curve that was measured after it. `None` for

@@ -349,6 +349,11 @@ fn a_neighbour_is_named_and_the_phase_made_again() {
     // A figure far below what the curves of the same measurement reach.
     let mut contradicted = measure(&everything(), &disk(spec()));
     assert!(contradicted.doubts().is_empty(), "{:?}", contradicted.doubts());
+    // A figure a sixth below: no doubt, and the table beside it is explained.
+    assert_eq!(contradicted.exceeded_warnings(), []);
+    let mut exceeded = contradicted.clone();
+    exceeded.read_iops.as_mut().unwrap().value /= 1.2;
+    assert_eq!((exceeded.doubts().len(), exceeded.exceeded_warnings().len()), (0, 1));
     if let Some(figure) = contradicted.write_iops.as_mut() {
         (figure.value, figure.burst) = (figure.value / 4.3, None);
     }

@@ -207,7 +207,8 @@ fn warnings(record: &Record, report: &TuneReport) -> Vec<Warning> {
         }
     }
 
-    report.doubt_warnings().into_iter().for_each(|warning| warn(warning.code, warning.message));
+    let of_figures = report.doubt_warnings().into_iter().chain(report.exceeded_warnings());
+    of_figures.for_each(|warning| warn(warning.code, warning.message));
 
     judge_blocks(report, &mut warn);
 
