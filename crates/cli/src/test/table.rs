@@ -73,15 +73,16 @@ pub(super) fn table(report: &TestReport) -> String {
     let total = a_second(moving().map(|job| job.bytes).sum());
     let iops = a_second(moving().map(|job| job.requests).sum());
     let cpu = report.cpu_s_per_million_requests.map_or_else(String::new, |s| format!(", {s:.2} CPU s per million"));
-    text.push_str(&format!(
-        "\n\nTotal {} IOPS, {} in {:.2} s on {} shard(s), backend {} ({}){cpu}\n",
+    let total = format!(
+        "Total {} IOPS, {} in {:.2} s on {} shard(s), backend {} ({}){cpu}",
         format_iops(iops),
         format_throughput_decimal(total),
         report.elapsed_s,
         report.made.shards,
         report.made.backend,
         report.made.backend_reason
-    ));
+    );
+    text.push_str(&format!("\n\n{}\n", screen::wrap(&total)));
     text.push_str("depth: mean number of pieces of the class in the device");
     text.push_str(if headers.contains(&"splits") { "; splits: requests sent in several pieces\n" } else { "\n" });
     text
