@@ -1,7 +1,8 @@
 -- Which disk is hot in turn? The disk of a host that moves the most bytes is hot if it moves at least 1.5 times an equal
 -- part. A turn lasts as long as the same disk is hot. Sums are of
 -- integers (bytes, microseconds, billionths), so the order of rows changes no digit. Equal rows count once, and so does
--- time in which intervals of a host overlap, as in two recordings: for the one that begins first.
+-- time in which intervals of a host overlap by a millisecond or more, as in two recordings: for the one that begins
+-- first.
 CREATE OR REPLACE VIEW hot_disk AS
 WITH work AS (
     SELECT DISTINCT host, at_utc, CAST(floor(1e6 * coalesce(duration_s, 0e0) + 5e-1) AS BIGINT) AS duration_us, disk,
@@ -23,7 +24,9 @@ WITH work AS (
         max(end_us) OVER (PARTITION BY host ORDER BY end_us - duration_us, end_us ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_us
     FROM hottest
 ), marked AS (
-    SELECT host, at_utc, greatest(0, least(duration_us, end_us - coalesce(before_us, 0))) AS duration_us, part_ppb, disk,
+    SELECT host, at_utc, part_ppb, disk,
+        CASE WHEN end_us - coalesce(before_us, 0) > duration_us - 1000 THEN duration_us
+            ELSE greatest(0, end_us - before_us) END AS duration_us,
         CASE WHEN disk = lag(disk) OVER (PARTITION BY host ORDER BY at_utc) THEN 0 ELSE 1 END AS begins
     FROM ordered
 ), turns AS (

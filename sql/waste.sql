@@ -2,7 +2,8 @@
 -- --disk named when the recording was stored), the most of any interval, and the parts of the time in which a disk was
 -- at its limit, and in which requests waited although it could do more (degraded). Sums are of
 -- microseconds, as integers, so the order of rows changes no digit. Equal rows count once, and so does time in which
--- intervals of a disk overlap, as in two recordings: for the one that begins first.
+-- intervals of a disk overlap by a millisecond or more, as in two recordings (at_utc may be in whole milliseconds):
+-- for the one that begins first.
 CREATE OR REPLACE VIEW waste AS
 WITH work AS (
     SELECT DISTINCT host, disk, verdict, capacity_use, capacity_basis,
@@ -16,7 +17,8 @@ WITH work AS (
     FROM work
 ), counted AS (
     SELECT host, disk, verdict, capacity_use, capacity_basis,
-        greatest(0, least(length_us, end_us - coalesce(before_us, 0))) AS duration_us
+        CASE WHEN end_us - coalesce(before_us, 0) > length_us - 1000 THEN length_us
+            ELSE greatest(0, end_us - before_us) END AS duration_us
     FROM ordered
 )
 SELECT host, count(DISTINCT disk) AS disks, sum(duration_us) / 36e8 AS disk_hours,

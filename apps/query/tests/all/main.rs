@@ -294,11 +294,19 @@ fn time_of_overlapping_recordings_counts_once() {
     both.iter().for_each(|(name, seconds)| world.parquet(&day("a", name), &rows(seconds)));
     // An interval within another, and a pause.
     world.parquet(&day("b", "3"), &rows("(60, 60e0), (30, 10e0), (300, 30e0)"));
+    // A recording whose ends are in whole milliseconds.
+    world.parquet(&day("c", "4"), &rows("(60, 60e0), (120, 600009e-4)"));
 
     let sql = "SELECT host, 3600 * disk_hours AS disk_s, used_pct FROM waste ORDER BY host";
-    assert_eq!(world.ask(&[sql, "--format", "csv"]).done(), "host,disk_s,used_pct\na,420.0,50.0\nb,180.0,50.0\n");
+    assert_eq!(
+        world.ask(&[sql, "--format", "csv"]).done(),
+        "host,disk_s,used_pct\na,420.0,50.0\nb,180.0,50.0\nc,240.0018,50.0\n"
+    );
     let sql = "SELECT host, disk, hot_s FROM hot_disk ORDER BY host";
-    assert_eq!(world.ask(&[sql, "--format", "csv"]).done(), "host,disk,hot_s\na,sda,210.0\nb,sda,90.0\n");
+    assert_eq!(
+        world.ask(&[sql, "--format", "csv"]).done(),
+        "host,disk,hot_s\na,sda,210.0\nb,sda,90.0\nc,sda,120.0009\n"
+    );
 }
 
 #[test]
