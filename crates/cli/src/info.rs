@@ -112,6 +112,10 @@ fn paragraph(file: &str, finding: &Finding) -> String {
 }
 
 pub(crate) fn run(arguments: &InfoArguments) -> Result<Outcome, Failure> {
+    let missing = arguments.io_properties.as_deref().filter(|path| !path.exists()).and_then(Path::to_str);
+    if let Some(name) = missing.filter(|name| presets::find(name).is_some()) {
+        return Err(Failure::Input(format!("there is no file {name}: for the preset write --disk {name}")));
+    }
     if let (true, Some(path)) = (arguments.check, &arguments.io_properties) {
         return check(path, arguments);
     }

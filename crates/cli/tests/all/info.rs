@@ -170,6 +170,7 @@ fn what_is_refused() {
     let cases: &[(&str, &[&str])] = &[
         ("info", &["<IO_PROPERTIES>"]),
         ("info missing.yaml", &["missing.yaml", "No such file"]),
+        ("info i4i.2xlarge", &["for the preset write --disk i4i.2xlarge"]),
         ("info template.yaml", &["template.yaml:2:15", "replace it by its value"]),
         ("info incomplete.yaml", &["incomplete.yaml:2:", "`read_iops`", "measure the disk"]),
         ("info elided.yaml", &["elided.yaml:4:3", "write out what was left out"]),
