@@ -48,7 +48,9 @@ pub(crate) fn run(arguments: &DepotArguments) -> Result<Outcome, Failure> {
         let name = file.display().to_string();
         match store(&root, file, &options, &mut watch) {
             Ok(stored) => {
-                stored.notes.iter().for_each(|note| screen::warning(&format!("{name}: {note}")));
+                // The readers of recordings have put the file into their notes.
+                let said = |note: &str| note.strip_prefix(&format!("{name}: ")).unwrap_or(note).to_owned();
+                stored.notes.iter().for_each(|note| screen::warning(&format!("{name}: {}", said(note))));
                 if stored.files.is_empty() {
                     screen::warning(&format!("{name}: there is nothing in it that a depot keeps"));
                 }
