@@ -64,17 +64,19 @@ pub(crate) fn run(arguments: &DepotArguments) -> Result<Outcome, Failure> {
         }
     }
 
-    format.print(|| table(&rows), &json(depot, &rows, &failed), || csv(&rows, COLUMNS))?;
+    format.print(|| table(depot, &rows), &json(depot, &rows, &failed), || csv(&rows, COLUMNS))?;
     Ok(if failed.is_empty() { Outcome::Done } else { Outcome::Finding })
 }
 
-fn table(rows: &[Row]) -> String {
+/// Formats the rows with the places inside of the depot, which begin with the table.
+fn table(depot: &Path, rows: &[Row]) -> String {
     let row = |(file, written): &Row| {
-        let Written { table, path, rows, len_bytes } = written;
-        let (rows, length) = (format_count(*rows), format_bytes_binary(*len_bytes));
-        vec![file.clone(), table.name().to_owned(), rows, length, path.display().to_string()]
+        let Written { path, rows, len_bytes, .. } = written;
+        let inside = path.strip_prefix(depot).unwrap_or(path);
+        vec![file.clone(), format_count(*rows), format_bytes_binary(*len_bytes), inside.display().to_string()]
     };
-    screen::table(&["file", "table", "rows", "length", "stored as"], rows.iter().map(row).collect())
+    let below = format!("below {}", depot.display());
+    screen::table(&["file", "rows", "length", &below], rows.iter().map(row).collect())
 }
 
 const COLUMNS: &[Column<Row>] = &[
