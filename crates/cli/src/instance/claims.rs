@@ -11,8 +11,8 @@ use crate::screen;
 
 /// Recompute published claims about machines: exact, within rounding, in binary units, or wrong, and by which slip
 ///
-/// Checks ScyllaDB's article of May 2019 about i3en.24xlarge, and its tables. Exit code 1, because some claims are
-/// wrong.
+/// Checks ScyllaDB's article of May 2019 about i3en.24xlarge. Exit code 1, because some claims are wrong. `plimsoll
+/// instance compare` has the figures of its machines side by side.
 #[derive(Args, Debug)]
 pub(crate) struct ClaimsArguments {
     /// Format of the result
@@ -33,15 +33,10 @@ pub(crate) fn run(arguments: &ClaimsArguments) -> Result<Outcome, Failure> {
     Ok(if report.wrong > 0 { Outcome::Finding } else { Outcome::Done })
 }
 
-/// Returns the tables of the machines, the claims, and the reasons for those that are not exact.
+/// Returns the claims, and the reasons for those that are not exact.
 fn table(report: &ClaimsReport) -> String {
     let mut text = screen::answer(&claims::answer(report));
     text.push_str(&screen::paragraphs([format!("{}, {}", report.source, report.date)]));
-    for (at, table) in report.tables.iter().enumerate() {
-        let title = format!("Table {}: {}; differences in per cent of {}", at + 1, table.title, table.base);
-        text.push_str(&format!("\n{}\n{}\n", screen::wrap(&title), screen::table(&table.headers(), table.cells())));
-    }
-
     const COLUMNS: &[Column<Checked>] = &[
         ("claim", |it| it.claim.to_owned()),
         ("stated", |it| it.stated.clone()),

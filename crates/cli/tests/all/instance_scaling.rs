@@ -19,15 +19,13 @@ fn world() -> World {
 }
 
 #[test]
-fn the_claims_come_with_tables_and_reasons() {
+fn the_claims_come_with_their_reasons() {
     let ended = world().run(&["instance", "claims"]);
     assert_eq!((ended.code, ended.err.as_str()), (Some(1), ""), "{ended:#?}");
     ended.assert_fits();
     let words = ended.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for fragment in [
-        "price per TB USD a year 1,853.68 1,832.64 -1.14 % 1,006.74 -45.69 %",
-        "memcpy operations/s 567.87 381.34 -32.85 %",
-        "random read k IOPS 1,200 3,100 +158.33 % 2,000 +66.67 %",
+        "stress-ng memcpy, difference -32.85 %",
         "-36 % -26.7 % WRONG",
         "[swapped-base]",
         "[other-base]",

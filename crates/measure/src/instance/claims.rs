@@ -17,9 +17,6 @@
 //! The claims are also a table of known errors: a claim may have a `Slip`, the claim that would have been right. The
 //! slip is reported only if it gives the stated number, which proves it.
 //!
-//! The report also has tables of the machines' figures (economics, processors, storage), with differences in per cent
-//! of the first machine.
-//!
 //! **Limits.** A slip that gives the stated number need not be the author's actual mistake. Slips are written by hand;
 //! the program does not search for them.
 //!
@@ -35,8 +32,8 @@
 
 mod article;
 mod compute;
+mod output;
 mod quantity;
-mod tables;
 
 use serde::Serialize;
 
@@ -45,8 +42,8 @@ use crate::instance::{Card, figures, published};
 use compute::Input;
 use quantity::Quantity;
 
+pub use output::{answer, page, to_csv};
 pub(crate) use quantity::half_digit_of;
-pub use tables::{Row, Table, answer, page, to_csv};
 
 /// The key of a machine's price among the figures: the price of a core for a year.
 const PRICE: &str = "price_per_core_year";
@@ -65,11 +62,7 @@ impl Machine {
         article::MACHINES.into_iter().filter_map(machine).collect()
     }
 
-    /// Returns a figure or [`PRICE`] in base units, bits as eighths of bytes.
-    fn value(&self, key: &str) -> Option<f64> {
-        self.input(key).map(|input| input.value)
-    }
-
+    /// Returns a figure or [`PRICE`] in base units, bits as eighths of bytes, with its rounding.
     fn input(&self, key: &str) -> Option<Input> {
         if key == PRICE {
             return Some(Input { value: self.price_per_core_year.value, half: self.price_per_core_year.fine });
@@ -250,7 +243,6 @@ pub struct ClaimsReport {
     pub plimsoll: &'static str,
     pub source: &'static str,
     pub date: &'static str,
-    pub tables: Vec<Table>,
     pub claims: Vec<Checked>,
     pub wrong: usize,
 }
@@ -260,11 +252,10 @@ pub fn check() -> ClaimsReport {
     let machines = Machine::all();
     let claims: Vec<Checked> = article::claims().iter().filter_map(|claim| check_one(claim, &machines)).collect();
     ClaimsReport {
-        schema: 2,
+        schema: 3,
         plimsoll: env!("CARGO_PKG_VERSION"),
         source: article::SOURCE,
         date: article::DATE,
-        tables: tables::of(&machines),
         wrong: claims.iter().filter(|checked| checked.verdict == Verdict::Wrong).count(),
         claims,
     }

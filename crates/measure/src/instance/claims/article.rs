@@ -17,7 +17,7 @@ const I3: &str = "i3.16xlarge";
 const METAL: &str = "i3.metal";
 const I3EN: &str = "i3en.24xlarge";
 
-/// The machines, and the price of a core of each for a year; the first is the base of the tables.
+/// The machines, and the price of a core of each for a year.
 pub(super) const MACHINES: [(&str, &str); 3] = [(I3, "880.50 USD"), (METAL, "773.78 USD"), (I3EN, "1258.43 USD")];
 
 const CORES: &str = "cpu.cores";

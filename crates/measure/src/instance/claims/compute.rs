@@ -75,7 +75,7 @@ fn number(text: &'static str) -> Option<Input> {
 }
 
 /// Returns by how much a ratio exceeds 1, in per cent.
-pub(super) fn as_difference_pct(ratio: f64) -> f64 {
+fn as_difference_pct(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
 

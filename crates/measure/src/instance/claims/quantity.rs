@@ -73,7 +73,7 @@ impl Quantity {
 }
 
 /// Prints a number with commas between groups of three digits; below 0.1 with at least three significant digits.
-pub(super) fn grouped(value: f64, decimals: usize) -> String {
+fn grouped(value: f64, decimals: usize) -> String {
     let magnitude = value.abs();
     let least =
         if magnitude > 0.0 && magnitude < 0.1 { (2.0 - magnitude.log10().floor()).min(12.0) as usize } else { 0 };

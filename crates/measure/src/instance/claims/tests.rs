@@ -62,21 +62,6 @@ fn the_claims_of_the_article_come_out_with_their_reasons() {
 }
 
 #[test]
-fn the_tables_of_the_article_come_out() {
-    let tables = check().tables;
-    let names: Vec<(&str, usize, usize)> = tables.iter().map(|t| (t.name, t.machines.len(), t.rows.len())).collect();
-    assert_eq!(names, [("economics", 3, 3), ("processors", 2, 9), ("storage", 3, 4)]);
-    assert_eq!(
-        tables[0].cells()[2],
-        ["price per TB", "USD a year", "1,853.68", "1,832.64", "-1.14 %", "1,006.74", "-45.69 %"]
-    );
-    let differences: Vec<String> = tables[1].cells().into_iter().filter_map(|row| row.last().cloned()).collect();
-    let published = ["+41.51", "+36.70", "+25.31", "+12.48", "-2.02", "-32.85", "+20.52", "+13.67", "+16.03"];
-    assert_eq!(differences, published.map(|percent| format!("{percent} %")));
-    assert_eq!(tables[2].cells()[2], ["random write", "k IOPS", "830", "1,400", "+68.67 %", "1,600", "+92.77 %"]);
-}
-
-#[test]
 fn verdicts_and_the_slips_that_prove_them() {
     let (i3, metal, i3en) = ("i3.16xlarge", "i3.metal", "i3en.24xlarge");
     let percent = |figure, stated| Claim::new("c", Formula::Percent { figure, of: i3en, against: i3 }, stated);
@@ -136,8 +121,7 @@ fn outputs_hold_every_claim() {
     assert_eq!(csv.lines().count(), report.claims.len() + 1);
     assert!(csv.contains(",other_prefix,binary-prefix,"), "{csv}");
     let json: serde_json::Value = serde_json::to_value(&report).unwrap();
-    assert_eq!((&json["schema"], &json["wrong"]), (&serde_json::json!(2), &serde_json::json!(8)));
-    assert_eq!(json["tables"][1]["base"], "i3.16xlarge");
+    assert_eq!((&json["schema"], &json["wrong"]), (&serde_json::json!(3), &serde_json::json!(8)));
     let page = page(&report);
-    assert!(page.contains("8 of ") && page.contains("of i3.16xlarge") && !page.contains("NaN"));
+    assert!(page.contains("8 of ") && !page.contains("NaN"));
 }
