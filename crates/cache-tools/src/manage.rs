@@ -452,5 +452,4 @@ fn remove_from_closed(
 }
 
 #[cfg(test)]
-#[path = "manage_tests.rs"]
 mod tests;

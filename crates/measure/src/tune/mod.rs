@@ -37,8 +37,6 @@
 //! ```
 
 mod budget;
-#[cfg(test)]
-mod busy_tests;
 mod costs;
 mod depth_mode;
 mod error;
@@ -52,6 +50,8 @@ pub mod record;
 mod report;
 mod rig;
 pub(crate) mod study;
+#[cfg(test)]
+mod tests;
 mod timing;
 
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-#[path = "../../skip.rs"]
+#[path = "../../../skip.rs"]
 mod skip;
 
 /// Makes a cache of disks `a`, `b` and `c` of 32 MiB. Returns its directory and its file; `None`, with a line, without
