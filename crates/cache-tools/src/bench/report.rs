@@ -202,12 +202,8 @@ impl BenchReport {
             points: series.points.iter().map(|point| (point.t, point.bytes_per_s)).collect(),
             dashed: false,
         };
-        let chart = |title: String, y: Axis, layers: Vec<Layer>| Chart {
-            title,
-            x: Axis::linear("seconds", Unit::None),
-            y,
-            layers,
-            note: None,
+        let chart = |title: String, y: Axis, layers: Vec<Layer>| {
+            Chart::new(title, Axis::linear("seconds", Unit::None), y, layers)
         };
         let devices = self.series.iter().map(layer).collect();
         let title = format!("Insert writes by device, placement {}", self.placement);

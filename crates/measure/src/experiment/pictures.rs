@@ -94,8 +94,7 @@ fn of_curves(curves: &[Curve], words: String) -> Vec<Picture> {
         layers("pieces", false, |run| run.pieces_per_s),
         layers("queue / latency", true, |run| run.in_device / (run.device_latency_mean_us / 1e6).max(1e-9)),
     ];
-    let chart =
-        |title: &str, y: Axis, layers: Vec<Layer>| Chart { title: title.to_owned(), x: load(), y, layers, note: None };
+    let chart = |title: &str, y: Axis, layers: Vec<Layer>| Chart::new(title, load(), y, layers);
 
     let charts = vec![
         chart(
@@ -147,27 +146,24 @@ pub fn of_report(report: &TestReport) -> Vec<Picture> {
     let mean = |i: &IntervalReport| (i.requests > 0).then_some(i.latency_mean_us * 1e3);
     let longest = |i: &IntervalReport| (i.latency_max_us > 0.0).then_some(i.latency_max_us * 1e3);
     let charts = vec![
-        Chart {
-            title: "Throughput over time".to_owned(),
-            x: time(),
-            y: Axis::linear("throughput", Unit::BytesPerSecond),
-            layers: lines("", |i| Some(i.bytes as f64 / i.length_s)),
-            note: None,
-        },
-        Chart {
-            title: "Requests over time".to_owned(),
-            x: time(),
-            y: Axis::linear("requests a second", Unit::PerSecond),
-            layers: lines("", |i| Some(i.requests as f64 / i.length_s)),
-            note: None,
-        },
-        Chart {
-            title: "Latency over time".to_owned(),
-            x: time(),
-            y: Axis::log10("latency", Unit::Nanoseconds),
-            layers: [lines("mean", mean), lines("longest", longest)].concat(),
-            note: None,
-        },
+        Chart::new(
+            "Throughput over time",
+            time(),
+            Axis::linear("throughput", Unit::BytesPerSecond),
+            lines("", |i| Some(i.bytes as f64 / i.length_s)),
+        ),
+        Chart::new(
+            "Requests over time",
+            time(),
+            Axis::linear("requests a second", Unit::PerSecond),
+            lines("", |i| Some(i.requests as f64 / i.length_s)),
+        ),
+        Chart::new(
+            "Latency over time",
+            time(),
+            Axis::log10("latency", Unit::Nanoseconds),
+            [lines("mean", mean), lines("longest", longest)].concat(),
+        ),
     ];
 
     let words = "What each job did in each interval of the measured window.".to_owned();
@@ -204,13 +200,12 @@ pub fn of_search(report: &RateReport) -> Vec<Picture> {
     ];
     layers.extend(report.found.rate.map(|x| Layer::VerticalMark { x, label: "highest rate".to_owned() }));
 
-    let chart = Chart {
-        title: format!("Latency of {} by its rate", report.job),
-        x: Axis::linear("requests a second", Unit::PerSecond),
-        y: Axis::log10("latency", Unit::Nanoseconds),
+    let chart = Chart::new(
+        format!("Latency of {} by its rate", report.job),
+        Axis::linear("requests a second", Unit::PerSecond),
+        Axis::log10("latency", Unit::Nanoseconds),
         layers,
-        note: None,
-    };
+    );
     let words = "Each point is a run of an open loop.".to_owned();
     vec![Picture { name: "rate", heading: "Latency against rate", words, charts: vec![chart] }]
 }

@@ -127,13 +127,12 @@ fn samples(card: &Card) -> Vec<Chart> {
             layers.push(Layer::Line { name: figures::title(key), points, dashed: false });
         }
         if layers.len() > 1 {
-            charts.push(Chart {
-                title: heading.to_owned(),
-                x: Axis::linear("part of the figure's time", Unit::Fraction),
-                y: Axis::linear("sample over mean", Unit::Fraction),
+            charts.push(Chart::new(
+                heading,
+                Axis::linear("part of the figure's time", Unit::Fraction),
+                Axis::linear("sample over mean", Unit::Fraction),
                 layers,
-                note: None,
-            });
+            ));
         }
     }
     charts

@@ -134,11 +134,10 @@ fn chart(cells: &[CellForm]) -> Chart {
         name: name.to_owned(),
         points: cells.iter().filter_map(|cell| Some(Point::new(cell.read_iops, ms(cell)? * 1e6))).collect(),
     };
-    Chart {
-        title: "Median latency of reads".to_owned(),
-        x: Axis::linear("reads a second", Unit::PerSecond),
-        y: Axis::log10("latency", Unit::Nanoseconds),
-        layers: vec![of("measured", |cell| cell.p50_ms), of("model", |cell| cell.model_p50_ms)],
-        note: None,
-    }
+    Chart::new(
+        "Median latency of reads",
+        Axis::linear("reads a second", Unit::PerSecond),
+        Axis::log10("latency", Unit::Nanoseconds),
+        vec![of("measured", |cell| cell.p50_ms), of("model", |cell| cell.model_p50_ms)],
+    )
 }

@@ -213,20 +213,18 @@ fn sizes(report: &TuneReport) -> Vec<Chart> {
         rest.push(Layer::Points { name: name.to_owned(), points: residuals.collect() });
     }
     vec![
-        Chart {
-            title: "Rate by request size".to_owned(),
-            x: Axis::log2("request size", Unit::Bytes),
-            y: Axis::log10("requests a second", Unit::PerSecond),
-            layers: rates,
-            note: None,
-        },
-        Chart {
-            title: "Cost function: fitted over measured, less 1".to_owned(),
-            x: Axis::log2("request size", Unit::Bytes),
-            y: Axis::linear("part of the device time", Unit::Fraction),
-            layers: rest,
-            note: None,
-        },
+        Chart::new(
+            "Rate by request size",
+            Axis::log2("request size", Unit::Bytes),
+            Axis::log10("requests a second", Unit::PerSecond),
+            rates,
+        ),
+        Chart::new(
+            "Cost function: fitted over measured, less 1",
+            Axis::log2("request size", Unit::Bytes),
+            Axis::linear("part of the device time", Unit::Fraction),
+            rest,
+        ),
     ]
 }
 
@@ -250,17 +248,16 @@ fn frontier(frontier: &Frontier) -> Chart {
         layers.push(Layer::Line { name: "p = 1, for comparison".to_owned(), points, dashed: true });
     }
 
-    Chart {
-        title: format!(
+    Chart::new(
+        format!(
             "Random reads of {} beside sequential writes of {}",
             format_bytes_binary(u64::from(frontier.read_block_bytes)),
             format_bytes_binary(u64::from(frontier.write_block_bytes))
         ),
-        x: Axis::linear("writes", Unit::BytesPerSecond),
-        y: Axis::linear("reads a second", Unit::PerSecond),
+        Axis::linear("writes", Unit::BytesPerSecond),
+        Axis::linear("reads a second", Unit::PerSecond),
         layers,
-        note: None,
-    }
+    )
 }
 
 fn time_series(report: &TuneReport) -> Vec<Chart> {
@@ -279,11 +276,11 @@ fn time_series(report: &TuneReport) -> Vec<Chart> {
         let points: Vec<(f64, f64)> = figure.samples.iter().enumerate().map(|(i, rate)| (at(i), *rate)).collect();
 
         let end_ns = figure.samples.len() as f64 * figure.sample_s * 1e9;
-        Some(Chart {
-            title: title.to_owned(),
-            x: Axis::linear("time", Unit::Nanoseconds),
-            y: axis_of(figure.unit),
-            layers: vec![
+        Some(Chart::new(
+            title,
+            Axis::linear("time", Unit::Nanoseconds),
+            axis_of(figure.unit),
+            vec![
                 Layer::Band {
                     from: figure.settled_at as f64 * figure.sample_s * 1e9,
                     to: end_ns,
@@ -292,8 +289,7 @@ fn time_series(report: &TuneReport) -> Vec<Chart> {
                 Layer::Line { name: "rate".to_owned(), points, dashed: false },
                 Layer::HorizontalMark { y: figure.value, label: figure.unit.text(figure.value) },
             ],
-            note: None,
-        })
+        ))
     };
     figures.into_iter().filter_map(chart).collect()
 }

@@ -285,13 +285,8 @@ impl Series {
             let equal = Layer::HorizontalMark { y: 1.0 / count.max(1) as f64, label: "equal parts".to_owned() };
             let all = Layer::HorizontalMark { y: count as f64, label: format!("all {count}") };
 
-            let chart = |title: &str, y: Axis, layers: Vec<Layer>| Chart {
-                title: format!("{name}: {title}"),
-                x: time(),
-                y,
-                layers,
-                note: None,
-            };
+            let chart =
+                |title: &str, y: Axis, layers: Vec<Layer>| Chart::new(format!("{name}: {title}"), time(), y, layers);
 
             let effective = self.line("effective devices".to_owned(), effective, false);
             [

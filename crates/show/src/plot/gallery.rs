@@ -49,13 +49,7 @@ pub(crate) fn size_curve() -> Vec<Chart> {
             layers: curve,
             note: Some("Points: measured, with the range of five runs. Dashed lines: the fitted cost function.".into()),
         },
-        Chart {
-            title: "What the fit leaves".into(),
-            x: axis(),
-            y: Axis::linear("measured over fitted, less 1", Unit::Fraction),
-            layers: rest,
-            note: None,
-        },
+        Chart::new("What the fit leaves", axis(), Axis::linear("measured over fitted, less 1", Unit::Fraction), rest),
     ]
 }
 
@@ -64,11 +58,11 @@ pub(crate) fn latency_against_load() -> Chart {
     let loads = || (1..=24).map(|step| f64::from(step) * 10e3);
     let latency = |load: f64, base: f64| base / (1.0 - load / 251e3);
     let points = |base: f64| loads().map(|load| Point::new(load, latency(load, base))).collect();
-    Chart {
-        title: "Read latency against load".into(),
-        x: Axis::linear("4 KiB reads a second", Unit::PerSecond),
-        y: Axis::log10("latency", Unit::Nanoseconds),
-        layers: vec![
+    Chart::new(
+        "Read latency against load",
+        Axis::linear("4 KiB reads a second", Unit::PerSecond),
+        Axis::log10("latency", Unit::Nanoseconds),
+        vec![
             Layer::Points { name: "half of the reads (p50)".into(), points: points(78e3) },
             Layer::Points { name: "95 of 100 (p95)".into(), points: points(130e3) },
             line("prediction of the model (p95)", true, loads().map(|load| (load, latency(load, 127e3))).collect()),
@@ -77,8 +71,7 @@ pub(crate) fn latency_against_load() -> Chart {
             horizontal(750e3, "goal 750 us"),
             horizontal(780e3, "what was reached"),
         ],
-        note: None,
-    }
+    )
 }
 
 /// Draws the read bandwidth left while the disk writes.
@@ -86,17 +79,16 @@ pub(crate) fn frontier() -> Chart {
     let reads = |write: f64| 3.1e9 * (1.0 - (write / 1.4e9).powf(1.3)).max(0.0).powf(1.0 / 1.3);
     let writes = || (0..=14).map(|step| f64::from(step) * 0.1e9);
     let measured = writes().enumerate().map(|(at, write)| Point::new(write, reads(write) * (1.0 + 0.04 * wobble(at))));
-    Chart {
-        title: "Reads beside writes, 128 KiB".into(),
-        x: Axis::linear("writes", Unit::BytesPerSecond),
-        y: Axis::linear("reads", Unit::BytesPerSecond),
-        layers: vec![
+    Chart::new(
+        "Reads beside writes, 128 KiB",
+        Axis::linear("writes", Unit::BytesPerSecond),
+        Axis::linear("reads", Unit::BytesPerSecond),
+        vec![
             Layer::Points { name: "measured".into(), points: measured.collect() },
             line("mix exponent 1.3", true, writes().map(|write| (write, reads(write))).collect()),
             line("sum of shares", true, vec![(0.0, 3.1e9), (1.4e9, 0.0)]),
         ],
-        note: None,
-    }
+    )
 }
 
 /// Draws a rate that falls over ten minutes, with the steady-state window.
@@ -122,13 +114,12 @@ pub(crate) fn crowd() -> Chart {
     let lines = (0..16).map(|index| line(&format!("class <{index}> & friends"), index % 5 == 4, curve(index)));
     let marks = (0..9).map(|index| vertical(20.0 + f64::from(index), "an event with a longer name"));
     let goals = (0..20).map(|index| horizontal(f64::from(index) * 0.1, "limit"));
-    Chart {
-        title: "Many of everything \"<&>\"".into(),
-        x: Axis::linear("time, s", Unit::None),
-        y: Axis::linear("MB/s", Unit::None),
-        layers: lines.chain(marks).chain(goals).collect(),
-        note: None,
-    }
+    Chart::new(
+        "Many of everything \"<&>\"",
+        Axis::linear("time, s", Unit::None),
+        Axis::linear("MB/s", Unit::None),
+        lines.chain(marks).chain(goals).collect(),
+    )
 }
 
 pub(crate) fn all() -> Vec<Chart> {

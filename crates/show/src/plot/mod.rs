@@ -30,19 +30,13 @@
 //! Latency against load, with the knee marked at 150 k reads a second:
 //! ```
 //! use plimsoll_show::plot::{Axis, Chart, Layer, Point, Unit, svg};
-//! let chart = Chart {
-//!     title: "Latency against load".into(),
-//!     x: Axis::linear("reads a second", Unit::PerSecond),
-//!     y: Axis::log10("latency, 95 of 100", Unit::Nanoseconds),
-//!     layers: vec![
-//!         Layer::Points {
-//!             name: "4 KiB reads".into(),
-//!             points: vec![Point::new(50e3, 90e3), Point::with_range(150e3, 160e3, 150e3, 190e3)],
-//!         },
-//!         Layer::VerticalMark { x: 150e3, label: "knee".into() },
-//!     ],
-//!     note: None,
+//! let reads = Layer::Points {
+//!     name: "4 KiB reads".into(),
+//!     points: vec![Point::new(50e3, 90e3), Point::with_range(150e3, 160e3, 150e3, 190e3)],
 //! };
+//! let knee = Layer::VerticalMark { x: 150e3, label: "knee".into() };
+//! let (load, latency) = (Axis::linear("reads a second", Unit::PerSecond), Axis::log10("p95", Unit::Nanoseconds));
+//! let chart = Chart::new("Latency against load", load, latency, vec![reads, knee]);
 //! let picture = svg("i3en.3xlarge", &[chart]);
 //! assert!(picture.starts_with("<svg") && picture.contains(">100 k<") && picture.contains("knee"));
 //! ```
@@ -239,17 +233,21 @@ impl From<&Series> for Chart {
             points: points.clone(),
             dashed: false,
         };
-        Chart {
-            title: series.title.clone(),
-            x: Axis::linear(series.x.clone(), Unit::None),
-            y: Axis::linear(series.y.clone(), Unit::None),
-            layers: series.curves.iter().map(line).collect(),
-            note: None,
-        }
+        Chart::new(
+            series.title.clone(),
+            Axis::linear(series.x.clone(), Unit::None),
+            Axis::linear(series.y.clone(), Unit::None),
+            series.curves.iter().map(line).collect(),
+        )
     }
 }
 
 impl Chart {
+    /// Returns a chart without a note.
+    pub fn new(title: impl Into<String>, x: Axis, y: Axis, layers: Vec<Layer>) -> Chart {
+        Chart { title: title.into(), x, y, layers, note: None }
+    }
+
     /// Returns lines, points and bars with both values in the range of their axes; bars have the vertical value 1.
     fn drawable(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         let pairs = self.layers.iter().flat_map(|layer| {

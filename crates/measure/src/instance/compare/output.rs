@@ -207,12 +207,13 @@ impl Comparison {
             .collect();
 
         let is_empty = layers.iter().all(|layer| matches!(layer, Layer::Bars { bars, .. } if bars.is_empty()));
-        (!is_empty).then(|| Chart {
-            title: group.replace('_', "-"),
-            x: Axis::log2(format!("ratio to {}", self.base), Unit::None),
-            y: Axis::default(),
-            layers: layers.into_iter().chain([Layer::VerticalMark { x: 1.0, label: String::new() }]).collect(),
-            note: None,
+        (!is_empty).then(|| {
+            Chart::new(
+                group.replace('_', "-"),
+                Axis::log2(format!("ratio to {}", self.base), Unit::None),
+                Axis::default(),
+                layers.into_iter().chain([Layer::VerticalMark { x: 1.0, label: String::new() }]).collect(),
+            )
         })
     }
 }
