@@ -2,8 +2,8 @@
 //!
 //! **Why.** A claim about a machine is checked against the figures that its own source states.
 //!
-//! **How.** JSON cards in `published/`, parsed once; [`find`] returns a copy. [`super::claims`] checks claims against
-//! them.
+//! **How.** JSON cards in `published/`, parsed once; [`find`] returns a copy. [`super::claims`] has the claims beside
+//! what they give.
 //!
 //! The figures are those of ScyllaDB's article on i3en.24xlarge of May 2019: processor (stress-ng), network (iperf) and
 //! disks (fio) of that machine and of i3.16xlarge, disks and cores of i3.metal. Capacities are those that Amazon

@@ -1,4 +1,4 @@
-//! Writes checked claims for programs and for a browser.
+//! Writes claims for programs and for a browser.
 //!
 //! **Why.** A script needs to know which claims are wrong, a reader why.
 //!
@@ -13,17 +13,17 @@ use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::page::{self, Section};
 use plimsoll_show::table::{self, Column, Table};
 
-use super::{Checked, ClaimsReport, Verdict};
+use super::{Claim, ClaimsReport, Verdict};
 
 pub fn to_csv(report: &ClaimsReport) -> String {
-    let columns: &[Column<Checked>] = &[
-        ("claim", |it| it.claim.to_owned()),
-        ("kind", |it| it.kind.to_owned()),
+    let columns: &[Column<Claim>] = &[
+        ("claim", |it| it.text.clone()),
+        ("kind", |it| it.kind.clone()),
         ("stated", |it| it.stated.clone()),
         ("computed", |it| it.computed.clone()),
         ("verdict", |it| variant_name(it.verdict)),
         ("slip", |it| it.slip.map_or_else(String::new, variant_name)),
-        ("why", |it| it.why.to_owned()),
+        ("why", |it| it.why.clone()),
     ];
     table::csv(&report.claims, columns)
 }
@@ -46,7 +46,7 @@ pub fn answer(report: &ClaimsReport) -> Answer {
 
 pub fn page(report: &ClaimsReport) -> String {
     let rows = report.claims.iter().map(|claim| {
-        [claim.claim, &claim.stated, &claim.computed, claim.verdict.as_str(), claim.why].map(str::to_owned)
+        [claim.text.as_str(), &claim.stated, &claim.computed, claim.verdict.as_str(), &claim.why].map(str::to_owned)
     });
     let caption = format!("Claims: {} of {} wrong", report.wrong, report.claims.len());
     let claims = Table::new(caption, ["claim", "stated", "computed", "verdict", "why"], rows);

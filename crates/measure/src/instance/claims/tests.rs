@@ -1,14 +1,14 @@
 use super::*;
+use crate::instance::published;
 
 #[test]
 fn the_claims_of_the_article_come_out_with_their_reasons() {
-    let report = check();
-    assert_eq!(report.claims.len(), article::claims().len(), "a claim names what is not there");
+    let report = report();
     let wrong: Vec<(&str, Option<SlipKind>)> = report
         .claims
         .iter()
         .filter(|claim| claim.verdict == Verdict::Wrong)
-        .map(|claim| (claim.claim, claim.slip))
+        .map(|claim| (claim.text.as_str(), claim.slip))
         .collect();
     assert_eq!(
         wrong,
@@ -25,10 +25,10 @@ fn the_claims_of_the_article_come_out_with_their_reasons() {
     );
 
     assert_eq!(report.wrong, wrong.len());
-    let stress = report.claims.iter().filter(|claim| claim.claim.starts_with("stress-ng"));
+    let stress = report.claims.iter().filter(|claim| claim.text.starts_with("stress-ng"));
     assert_eq!(stress.filter(|claim| claim.verdict == Verdict::Exact).count(), 9);
 
-    let of = |start: &str| report.claims.iter().find(|claim| claim.claim.starts_with(start)).unwrap();
+    let of = |start: &str| report.claims.iter().find(|claim| claim.text.starts_with(start)).unwrap();
     for (start, verdict, computed) in [
         ("i3.16xlarge has 480", Verdict::Wrong, "475.0 GB"),
         ("a TB of i3en.24xlarge", Verdict::WithinRounding, "1,006.744 USD/TB"),
@@ -61,62 +61,90 @@ fn the_claims_of_the_article_come_out_with_their_reasons() {
     }
 }
 
-#[test]
-fn verdicts_and_the_slips_that_prove_them() {
-    let (i3, metal, i3en) = ("i3.16xlarge", "i3.metal", "i3en.24xlarge");
-    let percent = |figure, stated| Claim::new("c", Formula::Percent { figure, of: i3en, against: i3 }, stated);
-    let turned = |figure| Formula::Percent { figure, of: i3, against: i3en };
-    let value = |figure, stated| Claim::new("c", Formula::Value { figure, of: metal }, stated);
-    let share = |figure, against| Formula::Share { figure, of: i3en, against };
-    let cases = [
-        (
-            percent("cpu.cores", "-33 %").slip(SlipKind::SwappedBase, turned("cpu.cores"), "w"),
-            Verdict::Wrong,
-            Some(SlipKind::SwappedBase),
-        ),
-        (
-            percent("stress_ng.cache", "141.5 %").slip(SlipKind::OfForMore, share("stress_ng.cache", i3), "w"),
-            Verdict::Wrong,
-            Some(SlipKind::OfForMore),
-        ),
-        // The slip does not give the stated number, or nothing is wrong.
-        (
-            percent("disk.read_iops", "20.8 %").slip(SlipKind::OtherBase, share("disk.read_iops", metal), "w"),
-            Verdict::Wrong,
-            None,
-        ),
-        (
-            percent("stress_ng.cache", "41.51 %").slip(SlipKind::SwappedBase, turned("stress_ng.cache"), "w"),
-            Verdict::Exact,
-            None,
-        ),
-        (percent("stress_ng.cache", "77 %"), Verdict::Wrong, None),
-        (value("disk.bytes", "15.2 TB"), Verdict::Exact, None),
-        (
-            Claim::new("c", Formula::Share { figure: "disk.bytes", of: metal, against: i3en }, "25 %"),
-            Verdict::Exact,
-            None,
-        ),
-        (
-            Claim::new("c", Formula::Value { figure: "network.received_bits_per_s", of: i3en }, "95.1 Gbit/s"),
-            Verdict::Exact,
-            None,
-        ),
-        (value("disk.read_iops", "4 M IOPS").above(), Verdict::Wrong, None),
-        (value("disk.read_iops", "3.1 M IOPS").above(), Verdict::WithinRounding, None),
-    ];
+/// A number as the article or the table writes it, and the weight of its last digit: `-36 %` is -36 and 1.
+fn written(text: &str) -> (f64, f64) {
+    let number = text.trim_start_matches(|c: char| c != '-' && !c.is_ascii_digit()).replace(',', "");
+    let number = number.split(' ').next().unwrap();
+    let decimals = number.split_once('.').map_or(0, |(_, behind)| behind.len());
+    (number.parse().unwrap(), 10f64.powi(-(decimals as i32)))
+}
 
-    let machines = Machine::all();
-    for (claim, verdict, slip) in cases {
-        let checked = check_one(&claim, &machines).unwrap();
-        assert_eq!((checked.verdict, checked.slip), (verdict, slip), "{checked:?}");
-        assert_eq!(checked.why.is_empty(), verdict == Verdict::Exact, "{checked:?}");
+/// Returns for each claim, in its unit, what the cards give, and what gives the stated number if that is not it: a known
+/// error, or a price that was rounded afterwards.
+fn computed() -> Vec<(f64, Option<f64>)> {
+    let (i3, metal, i3en) = ("i3.16xlarge", "i3.metal", "i3en.24xlarge");
+    let value = |of: &str, key: &str| published::find(of).and_then(|card| card.value(key)).unwrap();
+    let percent = |key: &str, of: &str, against: &str| (value(of, key) / value(against, key) - 1.0) * 100.0;
+    let gain = |key: &str| (percent(key, i3en, i3), None);
+    let cores = |of: &str| value(of, "cpu.cores");
+    let tb = |of: &str| value(of, "disk.bytes") / 1e12;
+    let (tib, gib) = (2f64.powi(40), 2f64.powi(30));
+    let table_1 = [
+        (1e3 * tb(i3) / cores(i3), Some(15_360.0 / cores(i3))),
+        (1e3 * tb(metal) / cores(metal), Some(15_360.0 / cores(metal))),
+        (tb(i3en) / cores(i3en), None),
+        (880.50 * cores(i3) / tb(i3), None),
+        (773.78 * cores(metal) / tb(metal), Some(773.775 * cores(metal) / 15.0)),
+        (1258.43 * cores(i3en) / tb(i3en), Some(1258.435 * cores(i3en) / tb(i3en))),
+    ];
+    let specifications = [
+        (percent("cpu.cores", i3en, metal), Some(percent("cpu.cores", i3en, i3))),
+        (percent("disk.bytes", i3en, metal), Some(100.0 * tb(i3en) / tb(metal))),
+        (percent("cpu.l3_bytes", i3en, i3), Some(-percent("cpu.l3_bytes", i3, i3en))),
+        (value(i3, "disk.read_bytes_per_s") / gib, None),
+    ];
+    let stressors = ["cache", "cpu", "dentry", "icache", "matrix", "memcpy", "qsort", "timer", "tsc"];
+    let network = [
+        (6.49e12 * 8.0 / 600.0 / 1e9, Some(6.49 * tib * 8.0 / 600.0 / 1e9)),
+        (value(i3en, "network.packets_sent_per_s") / 1e6, None),
+        (value(i3en, "network.packet_loss_pct"), None),
+        (4.26e9 * 8.0 / 60.3 / 1e6, Some(4.26 * gib * 8.0 / 60.3 / 1e6)),
+    ];
+    let storage = [
+        (value(i3en, "disk.read_iops") / 1e6, None),
+        (value(i3en, "disk.read_bytes_per_s") / 1e9, None),
+        gain("disk.write_bytes_per_s"),
+        (percent("disk.write_bytes_per_s", i3en, metal), None),
+        gain("disk.read_iops"),
+        (5.0 * 90e9 * 1e3 / 1e12, Some(5.0 * 9e9 * 1e3 / 1e12)),
+    ];
+    let differences = stressors.map(|stressor| gain(&format!("stress_ng.{stressor}")));
+    [&table_1[..], &specifications, &differences, &network, &storage].concat()
+}
+
+#[test]
+fn every_number_of_the_table_is_computed_again() {
+    let claims = report().claims;
+    assert_eq!(claims.len(), computed().len());
+    for (claim, (value, instead)) in claims.iter().zip(computed()) {
+        let (stated, last_digit) = written(&claim.stated);
+        let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs();
+        assert!(near(claim.computed_value, value) && near(claim.stated_value, stated), "{value}: {claim:?}");
+        let (shown, shown_digit) = written(&claim.computed);
+        assert!((shown - value).abs() <= 0.501 * shown_digit, "{value}: {claim:?}");
+
+        let is_bound_kept = (claim.stated.starts_with("above") && value > stated)
+            || (claim.stated.starts_with("at least") && value >= stated);
+        let rounds = |value: f64| (value - stated).abs() < 0.5 * last_digit;
+        // Digits were cut off where rounding would have gone up, or the last digit is a zero that is rounding itself.
+        let is_cut = |value: f64| (0.0..last_digit).contains(&(value.abs() - stated.abs()));
+        let gives = |value: f64| rounds(value) || is_cut(value) || (stated == 400.0 && (value - stated).abs() < 50.0);
+        let is_exact = rounds(value) || is_bound_kept;
+        assert_eq!(is_exact, claim.verdict == Verdict::Exact, "{claim:?}");
+        assert_eq!(is_exact, claim.why.is_empty(), "{claim:?}");
+        assert!(instead.is_none_or(gives), "{instead:?}: {claim:?}");
+        match claim.verdict {
+            Verdict::Exact => assert!(instead.is_none() && claim.slip.is_none(), "{claim:?}"),
+            Verdict::WithinRounding => assert!(is_cut(value) || instead.is_some(), "{claim:?}"),
+            Verdict::OtherPrefix => assert_eq!(claim.slip, Some(SlipKind::BinaryPrefix), "{claim:?}"),
+            Verdict::Wrong => assert_eq!(claim.slip.is_some(), instead.is_some(), "{claim:?}"),
+        }
     }
 }
 
 #[test]
 fn outputs_hold_every_claim() {
-    let report = check();
+    let report = report();
     let csv = to_csv(&report);
     assert_eq!(csv.lines().count(), report.claims.len() + 1);
     assert!(csv.contains(",other_prefix,binary-prefix,"), "{csv}");

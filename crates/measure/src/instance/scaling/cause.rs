@@ -46,8 +46,19 @@ pub(super) fn of_plateau(sizes: &[&Size], figure: usize, value: f64) -> Vec<Stri
 pub(super) fn power_of_two(value: f64) -> Option<i32> {
     let power = value.log2().round() as i32;
     let limit = 2f64.powi(power);
-    let rounding = crate::instance::claims::half_digit_of(value).min(value * NEAR_POWER);
+    let rounding = half_digit(value).min(value * NEAR_POWER);
     (POWERS.contains(&power) && (value - limit).abs() <= limit * NEAR_POWER + rounding).then_some(power)
+}
+
+/// Returns half of the last significant digit of a figure: 830000 was rounded to 10000. A measurement has at least two
+/// significant digits, so 2000000 was 2.0 million.
+fn half_digit(value: f64) -> f64 {
+    let text = value.to_string();
+    let last_digit = match text.split_once('.') {
+        Some((_, behind)) => -(behind.len() as f64),
+        None => (text.len() - text.trim_end_matches('0').len()) as f64,
+    };
+    0.5 * 10f64.powf(last_digit.min(value.log10().floor() - 1.0))
 }
 
 fn same_disks(sizes: &[&Size]) -> Option<String> {
