@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use plimsoll::backend::OpenOptions;
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::sys::statfs::file_system;
-use plimsoll::{Class, Classes, Data, DiskSetup, Request, RequestKind, ShardOptions, Topology, run_shards};
+use plimsoll::{Class, Topology};
 use plimsoll_files::jobs::{Job, JobKind};
 use plimsoll_files::setup::is_in_memory;
 
@@ -277,9 +277,9 @@ impl Files {
     pub(super) fn fill(&self, options: &TestOptions, control: &Control) -> Result<(), TestError> {
         self.named.fill(options, control)?;
         for (job, path, len_bytes) in &self.to_reserve {
-            reserve(path, *len_bytes, options.backend).map_err(|reason| {
+            reserve(path, *len_bytes).map_err(|error| {
                 let reason =
-                    format!("cannot reserve {len_bytes} bytes for {}: {reason}: remove fallocate", path.display());
+                    format!("cannot reserve {len_bytes} bytes for {}: {error}: remove fallocate", path.display());
                 LoadError::Unsuitable { job: job.clone(), reason }
             })?;
         }
@@ -403,29 +403,9 @@ fn append_room_bytes(directory: &Path, needed_bytes: u64, files: u64) -> u64 {
 }
 
 /// Reserves `len_bytes` for the file at `path`, without making it longer.
-fn reserve(path: &Path, len_bytes: u64, backend: Option<BackendKind>) -> Result<(), String> {
-    let setups = vec![DiskSetup::unlimited()];
-    let topology = Topology::new(1, Classes::new(), setups).map_err(|error| error.to_string())?;
-    let how = OpenOptions { write: true, direct: true, ..OpenOptions::default() };
-    let file = topology.file(path, how, 0);
-    let options = ShardOptions { backend, pin: false, ..ShardOptions::default() };
-
-    let ends = run_shards(&topology, &options, move |mut reactor, _| {
-        let kind = RequestKind::Allocate { len_bytes, keep_size: true };
-        let (file, data) = (file.clone(), Data::None);
-        let request = Request { file, class: Class::DEFAULT, kind, offset: 0, data, tag: 0 };
-        reactor.submit(request).map_err(|refused| refused.to_string())?;
-
-        let mut done = Vec::new();
-        while done.is_empty() {
-            reactor.park(None).map_err(|error| error.to_string())?;
-            reactor.reap(&mut done);
-        }
-
-        let failed = done.iter().find_map(|end| end.result.err());
-        failed.map_or(Ok(()), |error| Err(error.to_string()))
-    });
-    ends.map_err(|error| error.to_string())?.into_iter().collect()
+fn reserve(path: &Path, len_bytes: u64) -> std::io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    Ok(rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, len_bytes)?)
 }
 
 #[cfg(test)]
