@@ -26,7 +26,7 @@ use crate::experiment::find_rate::{Found, RateReport};
 use crate::experiment::matrix::MatrixReport;
 use crate::experiment::sweep::SweepReport;
 use crate::experiment::{Point, Round};
-use crate::report;
+use crate::report::{self, IntervalReport as Interval};
 use crate::sim::form::{self as sim_form, RunForm};
 use crate::sim::report::{self as sim_report, sweep_text};
 use crate::sim::result::Measured;
@@ -129,16 +129,6 @@ pub(super) struct Search {
     /// Job and goal.
     pub name: String,
     pub found: Found,
-}
-
-/// A part of the measured window.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(super) struct Interval {
-    pub length_s: f64,
-    pub requests: u64,
-    pub bytes: u64,
-    /// Mean latency; `None` if no request completed.
-    pub latency_mean_us: Option<f64>,
 }
 
 /// A scenario with one seed and one set of changes.
@@ -269,16 +259,8 @@ fn dual(path: &str, value: &Value, report: DualReport) -> Result<Run, CompareErr
 
 fn experiment(path: &str, value: &Value, points: impl Iterator<Item = (String, Point)>) -> Result<Run, CompareError> {
     let job = |(name, point): (String, Point)| {
-        let series = |round: Round| {
-            let of = |it: &report::IntervalReport| Interval {
-                length_s: it.length_s,
-                requests: it.requests,
-                bytes: it.bytes,
-                latency_mean_us: Some(it.latency_mean_us),
-            };
-            let intervals: Vec<Interval> = round.intervals.iter().map(of).collect();
-            Series { intervals: whole_intervals(&intervals), histogram: round.histogram.into() }
-        };
+        let series =
+            |round: Round| Series { intervals: whole_intervals(&round.intervals), histogram: round.histogram.into() };
 
         let rounds: Vec<Series> = point.rounds.into_iter().map(series).collect();
         if rounds.is_empty() || rounds.iter().any(|round| round.intervals.is_empty()) {
@@ -295,28 +277,23 @@ fn search(path: &str, value: &Value, report: RateReport) -> Run {
     Run::new(path, value, Content::Search(Search { name, found: report.found }))
 }
 
-/// Returns the intervals that are longer than half the longest; others were cut short. Merges neighbours if there are
-/// more than [`INTERVALS_MAX`].
+/// Returns the intervals that were not cut short. Merges neighbours if there are more than [`INTERVALS_MAX`].
 fn whole_intervals(intervals: &[Interval]) -> Vec<Interval> {
-    let longest_s = intervals.iter().map(|interval| interval.length_s).fold(0.0, f64::max);
-    let is_whole = |interval: &&Interval| interval.length_s.is_finite() && interval.length_s > longest_s / 2.0;
-    let whole: Vec<Interval> = intervals.iter().filter(is_whole).copied().collect();
+    let whole: Vec<Interval> = report::whole_intervals(intervals).copied().collect();
     let together = whole.len().div_ceil(INTERVALS_MAX).max(1);
     // A shorter remainder at the end is left out as well.
-    whole.chunks_exact(together).map(|neighbours| neighbours.iter().fold(Interval::default(), Interval::plus)).collect()
+    whole.chunks_exact(together).map(|neighbours| neighbours.iter().fold(Interval::default(), plus)).collect()
 }
 
-impl Interval {
-    fn plus(self, other: &Interval) -> Interval {
-        let sum_us = |interval: &Interval| interval.latency_mean_us.unwrap_or(0.0) * interval.requests as f64;
-        let requests = self.requests.saturating_add(other.requests);
-        let latency_mean_us = (sum_us(&self) + sum_us(other)) / requests.max(1) as f64;
-        Interval {
-            length_s: self.length_s + other.length_s,
-            requests,
-            bytes: self.bytes.saturating_add(other.bytes),
-            latency_mean_us: Some(latency_mean_us),
-        }
+fn plus(one: Interval, other: &Interval) -> Interval {
+    let sum_us = |interval: &Interval| interval.latency_mean_us * interval.requests as f64;
+    let requests = one.requests.saturating_add(other.requests);
+    Interval {
+        length_s: one.length_s + other.length_s,
+        requests,
+        bytes: one.bytes.saturating_add(other.bytes),
+        latency_mean_us: (sum_us(&one) + sum_us(other)) / requests.max(1) as f64,
+        latency_max_us: one.latency_max_us.max(other.latency_max_us),
     }
 }
 

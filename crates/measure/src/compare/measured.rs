@@ -19,8 +19,9 @@ use plimsoll_figures::stats::{
 };
 use plimsoll_sim::rng::Rng;
 
-use super::input::{Interval, Job, Series};
+use super::input::{Job, Series};
 use super::{CompareOptions, Comparison, Group, names};
+use crate::report::IntervalReport as Interval;
 
 const QUANTILES: [(&str, f64); 4] =
     [("latency_p50_us", 0.5), ("latency_p95_us", 0.95), ("latency_p99_us", 0.99), ("latency_p99_9_us", 0.999)];
@@ -49,7 +50,7 @@ fn iops(intervals: &[Interval]) -> Vec<f64> {
 
 fn latency(intervals: &[Interval]) -> Vec<f64> {
     let requests = |interval: &Interval| interval.requests as f64;
-    let sum_us = |interval: &Interval| interval.latency_mean_us.unwrap_or(0.0) * requests(interval);
+    let sum_us = |interval: &Interval| interval.latency_mean_us * requests(interval);
     let all: f64 = intervals.iter().map(requests).sum();
 
     if all <= 0.0 {
@@ -189,12 +190,8 @@ mod tests {
 
     #[test]
     fn intervals_of_latency_count_with_their_requests() {
-        let interval = |requests, latency_us| Interval {
-            length_s: 1.0,
-            requests,
-            bytes: 0,
-            latency_mean_us: (requests > 0).then_some(latency_us),
-        };
+        let interval =
+            |requests, latency_mean_us| Interval { length_s: 1.0, requests, latency_mean_us, ..Interval::default() };
         let samples = latency(&[interval(1000, 100.0), interval(500, 400.0)]);
         assert!((samples[0] - 200.0 / 3.0).abs() < 1e-9 && (samples[1] - 1000.0 / 3.0).abs() < 1e-9, "{samples:?}");
         assert_eq!(latency(&[interval(0, 0.0)]), Vec::<f64>::new());

@@ -35,7 +35,7 @@ use plimsoll_figures::stats::{counting_error, of_runs, of_series};
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns};
 use plimsoll_show::answer::upper_first;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::load::{BlockFault, Interval, JobResult, RunResult, Steady};
 use crate::test::{TestJob, TestOptions, TestResult};
@@ -172,8 +172,15 @@ pub struct IntervalReport {
     pub requests: u64,
     pub bytes: u64,
     /// Mean latency in microseconds; 0 if no request completed.
+    #[serde(default, deserialize_with = "number_or_0")]
     pub latency_mean_us: f64,
+    #[serde(default)]
     pub latency_max_us: f64,
+}
+
+/// Reads null, the mean of nothing, as 0.
+fn number_or_0<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 impl IntervalReport {
@@ -210,7 +217,7 @@ pub(crate) fn half_width<'a>(
 
 /// Returns the intervals that are longer than half the longest. The last one is what was left of the window, often only
 /// microseconds.
-fn whole_intervals(intervals: &[IntervalReport]) -> impl Iterator<Item = &IntervalReport> {
+pub(crate) fn whole_intervals(intervals: &[IntervalReport]) -> impl Iterator<Item = &IntervalReport> {
     let longest_s = intervals.iter().map(|interval| interval.length_s).fold(0.0, f64::max);
     intervals.iter().filter(move |interval| interval.length_s > longest_s / 2.0)
 }
