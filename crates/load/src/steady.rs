@@ -25,6 +25,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use plimsoll_figures::series;
 pub use plimsoll_files::jobs::SteadyCriterion;
 use serde::{Deserialize, Serialize};
 
@@ -89,21 +90,13 @@ impl SteadyStop {
     }
 
     /// Computes the verdict on the samples of a window, oldest first.
-    fn judge(&self, samples: &VecDeque<f64>) -> Steady {
-        let count = samples.len() as f64;
-        let mean = samples.iter().sum::<f64>() / count.max(1.0);
-        let middle = (count - 1.0) / 2.0;
-        let (mut products, mut squares, mut deviation) = (0.0, 0.0, 0.0_f64);
-        for (at, value) in samples.iter().enumerate() {
-            let x = at as f64 - middle;
-            products += x * (value - mean);
-            squares += x * x;
-            deviation = deviation.max((value - mean).abs());
-        }
-
+    fn judge(&self, samples: &[f64]) -> Steady {
+        let mean = series::mean(samples);
+        let deviation = samples.iter().map(|value| (value - mean).abs()).fold(0.0, f64::max);
+        let slope = series::line(samples).map_or(0.0, |line| line.slope);
         let pct = |value: f64| if mean > 0.0 { value / mean * 100.0 } else { 0.0 };
         let sample_s = self.sample_ns() as f64 / 1e9;
-        let slope_pct = if squares > 0.0 { pct(products / squares / sample_s) } else { 0.0 };
+        let slope_pct = pct(slope / sample_s);
         let deviation_pct = pct(deviation);
         let seen_pct = if self.is_slope { slope_pct.abs() } else { deviation_pct };
 
@@ -145,7 +138,7 @@ pub(super) fn watch(stop: &SteadyStop, board: &Board, over: &Receiver<()>, end: 
             samples.pop_front();
         }
 
-        seen = stop.judge(&samples);
+        seen = stop.judge(samples.make_contiguous());
         if seen.attained {
             end();
             break;
@@ -176,10 +169,10 @@ mod tests {
         ];
         for (samples, is_slope, limit_pct, attained) in cases {
             let stop = SteadyStop { criterion: SteadyCriterion::Iops, is_slope, limit_pct, window_ns: 8_000_000_000 };
-            let steady = stop.judge(&samples.iter().copied().collect());
+            let steady = stop.judge(samples);
             assert_eq!(steady.attained, attained, "{samples:?} {is_slope} {limit_pct}: {steady:?}");
-            assert!(!stop.judge(&samples.iter().copied().take(7).collect()).attained);
-            assert!(!stop.judge(&VecDeque::from(vec![0.0; 8])).attained);
+            assert!(!stop.judge(&samples[..7]).attained);
+            assert!(!stop.judge(&[0.0; 8]).attained);
         }
     }
 
