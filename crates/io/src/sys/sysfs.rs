@@ -199,14 +199,14 @@ pub(crate) fn cpus_of_disk_interrupts(root: &Path, interrupts: &Path) -> BTreeSe
     cpus
 }
 
-/// Returns the numbers in a list such as `0-3,8`; skips unreadable parts.
-fn cpus_in_list(list: &str) -> impl Iterator<Item = usize> + '_ {
-    list.split(',')
-        .filter_map(|part| {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
-        })
-        .flatten()
+/// Returns the numbers in a list such as `0-3,8`; skips unreadable parts, and numbers that no processor has.
+pub fn cpus_in_list(list: &str) -> impl Iterator<Item = usize> + '_ {
+    let ranges = list.split(',').filter_map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        (last < 1 << 16).then_some(first..=last)
+    });
+    ranges.flatten()
 }
 
 /// Returns the whole disk of `name` (a disk or a partition); `name` itself if the kernel does not list it.

@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use plimsoll::sys::sysfs::{self, cpus_in_list};
 use plimsoll_figures::units::{format_bytes_binary, format_bytes_decimal, parse_size_bytes};
 
 use crate::Roots;
@@ -79,17 +80,6 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Reads a list such as `0-2,8`; ignores parts that are no numbers.
-fn cpu_list(list: &str) -> Vec<usize> {
-    let ranges = list.split(',').filter_map(|range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        // No machine has more processors, so a larger number is wrong input.
-        (last < 1 << 16).then_some(first..=last)
-    });
-    ranges.flatten().collect()
-}
-
 fn threads(roots: &Roots) -> Vec<Thread> {
     let cpus = roots.sys.join("devices/system/cpu");
     let online = text(&cpus.join("online")).unwrap_or_default();
@@ -111,7 +101,7 @@ fn threads(roots: &Roots) -> Vec<Thread> {
             l3,
         }
     };
-    cpu_list(&online).into_iter().map(thread).collect()
+    cpus_in_list(&online).map(thread).collect()
 }
 
 fn processor(roots: &Roots, threads: &[Thread], card: &mut Card) {
@@ -129,7 +119,7 @@ fn processor(roots: &Roots, threads: &[Thread], card: &mut Card) {
         card.set("cpu.threads", Figure::exact(threads.len() as f64));
         card.fact("cpu.sockets", sockets.len().to_string());
         card.fact("cpu.threads_per_core", (threads.len() / cores.len().max(1)).to_string());
-        card.fact("cpu.numa_nodes", plimsoll::sys::sysfs::numa_nodes(&roots.sys).to_string());
+        card.fact("cpu.numa_nodes", sysfs::numa_nodes(&roots.sys).to_string());
     }
 
     let base_khz = number(&roots.sys.join("devices/system/cpu/cpu0/cpufreq/base_frequency"));

@@ -181,7 +181,7 @@ fn texts_of_the_kernel_are_understood() {
         ("x,1-,2", vec![2]),
         ("0-99999999999", vec![]),
     ] {
-        assert_eq!(cpu_list(list), expected, "{list}");
+        assert_eq!(cpus_in_list(list).collect::<Vec<_>>(), expected, "{list}");
     }
 
     for (model, expected) in [
