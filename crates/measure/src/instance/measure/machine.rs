@@ -18,7 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plimsoll::sys::sysfs::{self, cpus_in_list};
-use plimsoll_figures::units::{format_bytes_binary, format_bytes_decimal, parse_size_bytes};
+use plimsoll_figures::units::{format_bytes_decimal, parse_size_bytes};
 
 use crate::Roots;
 use crate::instance::{Card, Figure};
@@ -161,48 +161,13 @@ fn model_hz(model: &str) -> Option<f64> {
     digits.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0).map(|v| (v * scale).round())
 }
 
-/// Adds the size of the memory, with a warning if this process may use less.
 fn memory(roots: &Roots, card: &mut Card) {
     let info = fs::read_to_string(roots.proc.join("meminfo")).unwrap_or_default();
     let total_kib = cpuinfo(&info, "MemTotal").and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
-    let Some(total_bytes) = total_kib.and_then(|kib| kib.checked_mul(1 << 10)) else {
-        card.miss("memory.bytes", "/proc/meminfo does not tell it");
-        return;
-    };
-
-    card.set("memory.bytes", Figure::exact(total_bytes as f64));
-    if let Some(limit_bytes) = group_limit_bytes(roots).filter(|limit_bytes| *limit_bytes < total_bytes) {
-        card.warnings.push(format!(
-            "this process may use {} of the machine's {} (control group)",
-            format_bytes_binary(limit_bytes),
-            format_bytes_binary(total_bytes)
-        ));
+    match total_kib.and_then(|kib| kib.checked_mul(1 << 10)) {
+        Some(bytes) => card.set("memory.bytes", Figure::exact(bytes as f64)),
+        None => card.miss("memory.bytes", "/proc/meminfo does not tell it"),
     }
-}
-
-/// Returns the smallest memory limit of this process's control groups, of either version.
-fn group_limit_bytes(roots: &Roots) -> Option<u64> {
-    let groups = fs::read_to_string(roots.proc.join("self/cgroup")).unwrap_or_default();
-    let mut limits = Vec::new();
-
-    for line in groups.lines() {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-        let (tree, file) = match controllers {
-            "" => ("fs/cgroup", "memory.max"),
-            "memory" => ("fs/cgroup/memory", "memory.limit_in_bytes"),
-            _ => continue,
-        };
-
-        // A path with `..` belongs to another name space, and only the root is visible here.
-        let path = if path.contains("..") { "" } else { path.trim_start_matches('/') };
-        let tree = roots.sys.join(tree);
-        let group = tree.join(path);
-        let up = group.ancestors().take_while(|directory| directory.starts_with(&tree));
-        limits.extend(up.filter_map(|directory| number(&directory.join(file))));
-    }
-
-    limits.into_iter().min()
 }
 
 /// Adds facts about the kernel, its clock, and the product.

@@ -142,36 +142,6 @@ fn disks_cards_and_what_the_machine_is() {
 }
 
 #[test]
-fn a_control_group_bounds_the_memory() {
-    let meminfo = ("proc/meminfo", "MemTotal: 1000000 kB\nMemAvailable: 900000 kB\n");
-    type Files<'a> = &'a [(&'a str, &'a str)];
-    let cases: [(&str, Files<'_>, Option<&str>); 5] = [
-        (
-            "0::/a/b\n",
-            &[("sys/fs/cgroup/a/memory.max", "1048576\n"), ("sys/fs/cgroup/a/b/memory.max", "max\n")],
-            Some("1 MiB"),
-        ),
-        (
-            "0::/a/b\n",
-            &[("sys/fs/cgroup/a/b/memory.max", "2048\n"), ("sys/fs/cgroup/a/memory.max", "4096\n")],
-            Some("2 KiB"),
-        ),
-        ("3:cpu:/\n2:memory:/x\n", &[("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "4096\n")], Some("4 KiB")),
-        ("0::/../..\n", &[("sys/fs/cgroup/memory.max", "8192\n")], Some("8 KiB")),
-        ("0::/\nnonsense\n", &[], None),
-    ];
-
-    for (groups, files, expected) in cases {
-        let files = [&[meminfo, ("proc/self/cgroup", groups)], files].concat();
-        let (_directory, roots) = trees(&files);
-        let card = read(&roots, 1);
-        let expected = expected.map(|bytes| format!("may use {bytes} of"));
-        assert_eq!(card.warnings.len(), expected.iter().len(), "{groups}");
-        assert!(card.warnings.iter().zip(&expected).all(|(warning, part)| warning.contains(part)), "{card:?}");
-    }
-}
-
-#[test]
 fn texts_of_the_kernel_are_understood() {
     for (list, expected) in [
         ("0-2,8", vec![0, 1, 2, 8]),
