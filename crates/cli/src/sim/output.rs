@@ -14,6 +14,7 @@ use plimsoll_show::table::Column;
 
 use crate::failure::{Failure, as_json};
 use crate::flags::ReportFormat;
+use crate::output::Output;
 use crate::screen;
 
 const SWEEP_WIDTH: usize = 66;
@@ -176,45 +177,44 @@ fn sweep_text(finished: &[Finished]) -> String {
     text
 }
 
+/// The directories that get a file for each run with curves.
 #[derive(Debug)]
 pub(super) struct Pictures {
     csv: Option<PathBuf>,
     svg: Option<PathBuf>,
+    force: bool,
 }
 
 impl Pictures {
-    /// Creates the directories, and checks that no file in them would be overwritten.
+    /// Creates the directories, and checks that the file of each run can be written into them.
     pub(super) fn check(
         csv: Option<&Path>,
         svg: Option<&Path>,
         force: bool,
         tasks: &[Task],
     ) -> Result<Pictures, Failure> {
+        let pictures = Pictures { csv: csv.map(Path::to_owned), svg: svg.map(Path::to_owned), force };
         for (directory, ending, flag) in [(csv, "csv", "--csv"), (svg, "svg", "--svg")] {
             let Some(directory) = directory else { continue };
             if directory.exists() && !directory.is_dir() {
                 return Err(Failure::Input(format!("{flag} {}: it is not a directory", directory.display())));
             }
-            let mut names = HashSet::new();
+            let mut paths = HashSet::new();
             for task in tasks {
-                let name = file_name(task.subject.name(), &task.changes, task.seed, ending);
-                let path = directory.join(&name);
-                if !names.insert(name) {
+                let path = directory.join(file_name(task.subject.name(), &task.changes, task.seed, ending));
+                if let Some(twice) = paths.replace(path) {
                     return Err(Failure::Input(format!(
                         "two runs would write {}: give the scenarios a `name:` of their own each, or run them apart",
-                        path.display()
+                        twice.display()
                     )));
-                }
-                if path.exists() && !force {
-                    return Err(Failure::Input(format!("{} exists: pass --force to write over it", path.display())));
                 }
             }
 
             std::fs::create_dir_all(directory)
                 .map_err(|error| Failure::Machine(format!("cannot make {}: {error}", directory.display())))?;
+            paths.iter().try_for_each(|path| Output::check(path, force, flag).map(drop))?;
         }
-
-        Ok(Pictures { csv: csv.map(Path::to_owned), svg: svg.map(Path::to_owned) })
+        Ok(pictures)
     }
 
     /// Writes the curves of a run, if it has any.
@@ -223,19 +223,18 @@ impl Pictures {
         if result.series.is_empty() {
             return Ok(());
         }
-        let write = |directory: &Path, ending: &str, text: String| {
+        let write = |directory: &Path, ending: &str, flag: &str, text: &str| {
             let path = directory.join(file_name(&finished.name, &finished.changes, finished.seed, ending));
-            std::fs::write(&path, text)
-                .map_err(|error| Failure::Machine(format!("cannot write {}: {error}", path.display())))
+            Output::check(&path, self.force, flag)?.write(text)
         };
         if let Some(directory) = &self.csv {
-            write(directory, "csv", report::series_csv(&result.series))?;
+            write(directory, "csv", "--csv", &report::series_csv(&result.series))?;
         }
         if let Some(directory) = &self.svg {
             let sweep = report::sweep_text(&finished.changes);
             let title = format!("{} {sweep} (seed {})", finished.name, finished.seed);
             let charts: Vec<plot::Chart> = result.series.iter().map(plot::Chart::from).collect();
-            write(directory, "svg", plot::svg(&title, &charts))?;
+            write(directory, "svg", "--svg", &plot::svg(&title, &charts))?;
         }
         Ok(())
     }

@@ -251,6 +251,10 @@ fn runs_of_a_sweep_that_had_ended_are_printed() {
     let result = ended.json();
     let runs = result["runs"].as_array().map_or(0, Vec::len);
     assert!(result["interrupted"] == true && (1..1000).contains(&runs), "{runs} runs");
+    let files = std::fs::read_dir(&out).expect("the directory of the curves");
+    let files: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    let is_whole = |path: &std::path::PathBuf| std::fs::read_to_string(path).is_ok_and(|text| text.ends_with('\n'));
+    assert!(files.len() == runs && files.iter().all(is_whole), "{runs} runs: {files:?}");
 }
 
 #[test]

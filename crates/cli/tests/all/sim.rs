@@ -189,7 +189,17 @@ fn curves_are_written_once() {
     let svg = read("mine-seed1.svg");
     assert!(svg.starts_with("<svg") && svg.contains("Capacity scale") && svg.contains("time, s"));
     world.run(&arguments).assert_refused(2, &["mine-seed1.csv exists", "--force"]);
-    assert_eq!(world.run(&[&arguments[..], &["--force"]].concat()).code, Some(0));
+    let forced = [&arguments[..], &["--force"]].concat();
+    assert_eq!(world.run(&forced).code, Some(0));
+    let files = || std::fs::read_dir(world.path().join("out")).expect("a directory").count();
+    assert_eq!(files(), 2);
+
+    // What cannot be written is refused before the run, which would otherwise be lost.
+    let curves = world.path().join("out/mine-seed1.csv");
+    std::fs::remove_file(&curves).and_then(|()| std::fs::create_dir(&curves)).expect("a directory");
+    let refused = world.run(&forced);
+    refused.assert_refused(2, &["mine-seed1.csv is a directory", "--csv"]);
+    assert_eq!((files(), refused.out.as_str()), (2, ""));
 }
 
 #[test]
