@@ -62,7 +62,7 @@ use plimsoll_cache::{CacheConfig, DiskSource, Placement};
 use plimsoll_figures::units::{parse_rate_bytes_per_s, parse_size_bytes};
 use plimsoll_files::error::Source;
 use plimsoll_files::fields::{Field, Fields, Schema};
-use plimsoll_files::{Code, ConfigError, disk, yaml};
+use plimsoll_files::{Code, ConfigError, disk, keys, yaml};
 
 pub const MAX_DEVICES: usize = 128;
 
@@ -142,23 +142,9 @@ const TOP: Schema<'static> = Schema::of("CACHE.yaml", &["cache"]);
 
 const CACHE: Schema<'static> = Schema::of(
     "a cache",
-    &[
-        "checkpoint_interval",
-        "target_free_blocks_pct",
-        "placement",
-        "memory",
-        "in_flight",
-        "hit_deadline",
-        "hit_slowdown",
-        "ghost_pct",
-        "reject_first",
-        "writes_per_day",
-        "move_rate",
-        "index_memory",
-        "discard",
-        "encryption_key_file",
-        "shards",
-        "devices",
+    &keys![
+        checkpoint_interval target_free_blocks_pct placement memory in_flight hit_deadline hit_slowdown ghost_pct
+        reject_first writes_per_day move_rate index_memory discard encryption_key_file shards devices
     ],
 );
 

@@ -5,6 +5,7 @@ use plimsoll_figures::units::{
     UnitError, format_bytes_decimal, format_count, format_iops_short, format_throughput_decimal,
     parse_data_sheet_bytes, parse_data_sheet_bytes_per_s, parse_operations_per_s,
 };
+use plimsoll_files::keys;
 use plimsoll_files::presets::{self, ArrayReport, Direction, Minimum, PresetInfo, PresetKind, Resolved};
 use plimsoll_show::table::{Column, Table, csv, known};
 use serde_json::{Value, json};
@@ -407,17 +408,9 @@ fn array(arguments: &ArrayArguments) -> Result<Outcome, Failure> {
 
 /// Returns CSV: a header, a line for reads and one for writes.
 fn array_csv(report: &ArrayReport) -> String {
-    let headers = [
-        "array",
-        "direction",
-        "members",
-        "limit_bytes_per_s",
-        "sum_bytes_per_s",
-        "carried_bytes_per_s",
-        "bound_by",
-        "left_bytes_per_s",
-        "per_member_bytes_per_s",
-        "per_member_pct",
+    let headers = keys![
+        array direction members limit_bytes_per_s sum_bytes_per_s carried_bytes_per_s bound_by left_bytes_per_s
+        per_member_bytes_per_s per_member_pct
     ];
     let row = |(name, direction): (&str, &Direction)| {
         [

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_files::setup::is_in_memory;
-use plimsoll_files::{disk, io_properties};
+use plimsoll_files::{disk, io_properties, keys};
 use plimsoll_measure::load::Control;
 use plimsoll_measure::tune::record::Record;
 use plimsoll_measure::tune::{
@@ -23,41 +23,15 @@ pub(crate) use table::table;
 
 /// Flags that say how to measure. They conflict with --from and --merge, which measure nothing, and with --resume,
 /// which measures as its record says.
-const MEASURING: [&str; 14] = [
-    "storage",
-    "disk",
-    "record",
-    "quick",
-    "full",
-    "read_block_size",
-    "write_block_size",
-    "data_size",
-    "max_write",
-    "phase",
-    "figures_only",
-    "shards",
-    "backend",
-    "seed",
+const MEASURING: [&str; 14] = keys![
+    storage disk record quick full read_block_size write_block_size data_size max_write phase figures_only shards
+    backend seed
 ];
 
 /// Flags that a fill sweep does not have.
-const NOT_A_SWEEP: [&str; 16] = [
-    "quick",
-    "full",
-    "figures_only",
-    "read_block_size",
-    "write_block_size",
-    "record",
-    "from",
-    "resume",
-    "merge",
-    "output",
-    "disk_output",
-    "page",
-    "pictures",
-    "trace",
-    "rounds",
-    "round",
+const NOT_A_SWEEP: [&str; 16] = keys![
+    quick full figures_only read_block_size write_block_size record from resume merge output disk_output page pictures
+    trace rounds round
 ];
 
 /// Measure the disk under a directory: IOPS and bandwidth, latency, sizes, reads beside writes

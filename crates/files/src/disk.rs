@@ -41,6 +41,7 @@ use super::error::{Code, ConfigError, Source};
 use super::fields::{Field, Fields, Refused, Schema};
 use super::io_properties::{MAX_FIGURE, cost_form, mix_exponent, mix_exponent_text};
 use super::yaml;
+use crate::keys;
 use crate::presets::{ResolveError, resolve};
 
 /// Length at which operations are counted by default: 4 KiB.
@@ -175,24 +176,10 @@ const OF_IO_PROPERTIES: &str =
 
 const DISK: Schema = Schema::of(
     "a disk model",
-    &[
-        "name",
-        "read_iops",
-        "read_bandwidth",
-        "write_iops",
-        "write_bandwidth",
-        "model",
-        "read_block_bytes",
-        "write_block_bytes",
-        "read_table",
-        "write_table",
-        "mix_exponent",
-        "duplex",
-        "unloaded_latency_ns",
-        "capacity_scale_max",
-        "max_io_requests",
-        "num_io_queues",
-        "decay_tau_ns",
+    &keys![
+        name read_iops read_bandwidth write_iops write_bandwidth model read_block_bytes write_block_bytes read_table
+        write_table mix_exponent duplex unloaded_latency_ns capacity_scale_max max_io_requests num_io_queues
+        decay_tau_ns
     ],
 );
 

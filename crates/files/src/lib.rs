@@ -44,7 +44,9 @@ pub mod scenario;
 pub mod sched_groups;
 pub mod setup;
 
-pub use plimsoll_properties::{Code, ConfigError, Diagnostic, Severity, depths, error, fields, io_properties, yaml};
+pub use plimsoll_properties::{
+    Code, ConfigError, Diagnostic, Severity, depths, error, fields, io_properties, keys, yaml,
+};
 
 /// Returns the name of a variant in JSON; empty if it is not a plain variant.
 pub fn variant_name(variant: impl serde::Serialize) -> String {

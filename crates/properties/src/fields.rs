@@ -22,6 +22,12 @@ use super::yaml::{ELIDED_MESSAGE, Node, Value, elided};
 /// are "unlimited" in disguise.
 pub const MAX_FIGURE: u64 = 1_000_000_000_000_000;
 
+/// The names of keys, flags or columns as an array of texts: `keys![read_iops duplex]` is `["read_iops", "duplex"]`.
+#[macro_export]
+macro_rules! keys {
+    ($($key:ident)*) => { [$(stringify!($key)),*] };
+}
+
 /// The keys of one kind of map.
 pub struct Schema<'s> {
     /// The thing that the map describes, with its article.

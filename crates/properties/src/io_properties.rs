@@ -131,25 +131,10 @@ const OF_DISK_FILE: &str = "this is a disk file, as `tune --disk-output` writes 
 /// The keys of one disk.
 pub const DISK: Schema = Schema {
     what: "a disk",
-    known: &[
-        "mountpoint",
-        "mountpoints",
-        "read_iops",
-        "write_iops",
-        "read_bandwidth",
-        "write_bandwidth",
-        "read_saturation_length",
-        "write_saturation_length",
-        "physical_block_size",
-        "duplex",
-        "rate_factor",
-        "capacity_scale_max",
-        "model",
-        "mix_exponent",
-        "unloaded_latency_ns",
-        "read_depths",
-        "write_depths",
-        "doubtful",
+    known: &crate::keys![
+        mountpoint mountpoints read_iops write_iops read_bandwidth write_bandwidth read_saturation_length
+        write_saturation_length physical_block_size duplex rate_factor capacity_scale_max model mix_exponent
+        unloaded_latency_ns read_depths write_depths doubtful
     ],
     refused: &[
         Refused::obsolete("read_reqs_per_sec", "write `read_iops` (the name changed in 2018)"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use plimsoll_figures::units::format_duration_ns;
 use plimsoll_files::jobs::JobFile;
-use plimsoll_files::{fio, job_reader, sched_groups, yaml};
+use plimsoll_files::{fio, job_reader, keys, sched_groups, yaml};
 use plimsoll_measure::experiment::Situation;
 use plimsoll_measure::experiment::find_rate::{Figure, Goal};
 use plimsoll_measure::experiment::sweep::{Axis, Key};
@@ -28,41 +28,10 @@ const INTERVALS: u64 = 200;
 const INTERVAL_MIN_NS: u64 = 100_000_000;
 
 /// Flags that say what to run, or where. They conflict with --examine, which runs nothing.
-const WORKLOAD_FLAGS: [&str; 34] = [
-    "conf",
-    "storage",
-    "duration",
-    "warmup",
-    "sched_groups",
-    "overwrite",
-    "destructive",
-    "keep_files",
-    "max_write",
-    "sweep",
-    "find_rate",
-    "matrix",
-    "data_size",
-    "dual",
-    "rbd",
-    "ss",
-    "ss_window",
-    "pictures",
-    "page",
-    "trace",
-    "replay",
-    "speed",
-    "force",
-    "io_properties",
-    "disk",
-    "model",
-    "mode",
-    "max_io_requests",
-    "num_io_queues",
-    "latency_goal",
-    "capacity_scale",
-    "throughput_goal",
-    "shards",
-    "backend",
+const WORKLOAD_FLAGS: [&str; 34] = keys![
+    conf storage duration warmup sched_groups overwrite destructive keep_files max_write sweep find_rate matrix
+    data_size dual rbd ss ss_window pictures page trace replay speed force io_properties disk model mode max_io_requests
+    num_io_queues latency_goal capacity_scale throughput_goal shards backend
 ];
 
 /// Run the jobs of an io_tester or fio job file on a directory, a file or a device

@@ -26,6 +26,7 @@ use super::fields::{Field, Fields};
 use super::jobs::{Job, JobFile, JobKind, JobStorage, MAX_FILES, MAX_SHARD_ID, MAX_STAGE, Shape, ShardSet};
 use super::sched_groups::SchedGroups;
 use super::yaml;
+use crate::keys;
 pub(super) use schema::{Dialect, SIMULATED_JOB};
 
 const MAX_PAUSE_NS: u64 = 86_400_000_000_000;
@@ -184,18 +185,8 @@ fn read_kind(
     dialect: Dialect,
     warnings: &mut Vec<Diagnostic>,
 ) -> Result<JobKind, ConfigError> {
-    const TYPES: [&str; 11] = [
-        "seqread",
-        "overwrite",
-        "randread",
-        "randwrite",
-        "append",
-        "randrw",
-        "seqrw",
-        "flush",
-        "discard",
-        "unlink",
-        "cpu",
+    const TYPES: [&str; 11] = keys![
+        seqread overwrite randread randwrite append randrw seqrw flush discard unlink cpu
     ];
     let kind = match field.text()? {
         "seqread" => JobKind::SeqRead,

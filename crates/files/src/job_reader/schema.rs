@@ -11,6 +11,7 @@
 
 use super::super::error::{Code, ConfigError};
 use super::super::fields::{Field, Fields, Refused, Schema};
+use crate::keys;
 
 /// Kind of disk on which jobs run. Each allows other keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,18 +50,8 @@ pub(super) const MISSPELT_PARALLELISM: &str = "parallelim";
 
 const JOB: Schema = Schema::of(
     "a job",
-    &[
-        "name",
-        "type",
-        "shards",
-        "data_size",
-        "files_count",
-        "rwmixread",
-        "stage",
-        "storage",
-        "disk",
-        "shard_info",
-        "options",
+    &keys![
+        name type shards data_size files_count rwmixread stage storage disk shard_info options
     ],
 );
 
@@ -79,28 +70,9 @@ pub(in super::super) const SIMULATED_JOB: Schema = Schema {
 };
 
 /// All keys. The first is a misspelling that io_tester ignores; only [`MISSPELT_SHARD_INFO`] has it.
-const SHARD_INFO_KEYS: &[&str] = &[
-    MISSPELT_PARALLELISM,
-    "parallelism",
-    "rps",
-    "batch",
-    "limit",
-    "reqsize",
-    "shares",
-    "class",
-    "bandwidth",
-    "think_time",
-    "think_after",
-    "execution_time",
-    "vectorized",
-    "iov_count",
-    "bssplit",
-    "access",
-    "rate",
-    "ramp_up",
-    "start_delay",
-    "limit_bytes",
-    "io_size",
+const SHARD_INFO_KEYS: &[&str] = &keys![
+    parallelim parallelism rps batch limit reqsize shares class bandwidth think_time think_after execution_time
+    vectorized iov_count bssplit access rate ramp_up start_delay limit_bytes io_size
 ];
 
 const SHARD_INFO: Schema = Schema::of("shard_info", SHARD_INFO_KEYS.split_at(1).1);
@@ -125,18 +97,9 @@ const SIMULATED_SHARD_INFO: Schema = Schema {
 
 const OPTIONS: Schema = Schema::of(
     "options",
-    &[
-        "dsync",
-        "sleep_type",
-        "pause_distribution",
-        "extent_allocation_size_hint",
-        "sloppy_size",
-        "sloppy_size_hint",
-        "fallocate",
-        "verify",
-        "compressible",
-        "fsync",
-        "fdatasync",
+    &keys![
+        dsync sleep_type pause_distribution extent_allocation_size_hint sloppy_size sloppy_size_hint fallocate verify
+        compressible fsync fdatasync
     ],
 );
 

@@ -22,27 +22,12 @@ use super::super::error::{Code, ConfigError};
 use super::super::fields::{Field, Fields, Schema};
 use super::super::{device, io_properties};
 use crate::io_properties::mix_exponent;
+use crate::keys;
 use crate::setup::{disk_config, parse_capacity_scale};
 
-pub(super) const KEYS: [&str; 18] = [
-    "disk",
-    "device",
-    "io_properties",
-    "mountpoint",
-    "figures",
-    "model",
-    "mode",
-    "max_io_requests",
-    "num_io_queues",
-    "latency_goal",
-    "window",
-    "duplex",
-    "mix_exponent",
-    "capacity_scale",
-    "unloaded_latency",
-    "max_requests",
-    "wakeup_credit",
-    "decay_tau",
+pub(super) const KEYS: [&str; 18] = keys![
+    disk device io_properties mountpoint figures model mode max_io_requests num_io_queues latency_goal window duplex
+    mix_exponent capacity_scale unloaded_latency max_requests wakeup_credit decay_tau
 ];
 
 const DISK: Schema = Schema::of("a disk", &KEYS);

@@ -42,26 +42,14 @@ use super::error::{Code, ConfigError, Diagnostic, Source};
 use super::fields::{Field, Fields, Schema};
 use super::sched_groups::{self, SchedGroups};
 use super::yaml::{self, Node};
+use crate::keys;
 
 const MAX_SHARDS: u32 = 1024;
 
 const TOP: Schema = Schema::of(
     "a scenario",
-    &[
-        "name",
-        "seed",
-        "duration",
-        "warmup",
-        "sample",
-        "message_latency",
-        "message_cpu",
-        "shards",
-        "disks",
-        "classes",
-        "jobs",
-        "job_file",
-        "faults",
-        "actions",
+    &keys![
+        name seed duration warmup sample message_latency message_cpu shards disks classes jobs job_file faults actions
     ],
 );
 
