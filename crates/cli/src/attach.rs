@@ -11,14 +11,14 @@ use plimsoll::control::{
     ClassState, Client, ClientError, DiskState, Hello, Mode, Percentiles, Recent, Request, Snapshot, WindowLimit,
 };
 use plimsoll::core::WaitReason;
-use plimsoll_figures::units::{format_count, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};
 use plimsoll_measure::load::Stop;
 use plimsoll_observe::attach::{self, AttachError, AttachReport, Setting};
 use plimsoll_show::table::Column;
 
 use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::{BriefFormat, time_within};
-use crate::{interrupt, screen};
+use crate::{interrupt, recording, screen};
 
 /// Interval at which a waiting view checks whether it is to end.
 const TICK: Duration = Duration::from_millis(20);
@@ -161,16 +161,7 @@ impl Trace {
             other => other?,
         };
 
-        let events = format_count(stopped.events);
-        if let Some(error) = stopped.error {
-            return Err(Failure::Machine(format!("cannot write {path}: {error}; it holds the first {events} events")));
-        }
-        screen::note(&format!("{path}: {events} events recorded"));
-        if stopped.dropped_events > 0 {
-            let dropped = format_count(stopped.dropped_events);
-            screen::warning(&format!("{path}: {dropped} more events came too fast to be recorded"));
-        }
-        Ok(())
+        recording::report(&self.to, stopped.events, stopped.dropped_events, stopped.error)
     }
 
     /// Moves the record to the user's file, across file systems if need be.

@@ -45,16 +45,19 @@ impl<'a> Recording<'a> {
     /// Reports the number of recorded events, and of those that were dropped.
     pub(crate) fn end(self) -> Result<(), Failure> {
         let (Some(path), Some(recorded)) = (self.path, self.instruments.recorded()) else { return Ok(()) };
-        let (path, events) = (path.display(), format_count(recorded.events));
-        if let Some(error) = recorded.error {
-            let message = format!("cannot write {path}: {error}; it holds the first {events} events");
-            return Err(Failure::Machine(message));
-        }
-        screen::note(&format!("{path}: {events} events recorded"));
-        if recorded.dropped_events > 0 {
-            let dropped = format_count(recorded.dropped_events);
-            screen::warning(&format!("{path}: {dropped} more events came too fast to be recorded"));
-        }
-        Ok(())
+        report(&path, recorded.events, recorded.dropped_events, recorded.error.map(|error| error.to_string()))
     }
+}
+
+/// Reports the number of events in the trace at `path`, and of those that were dropped. Fails if writing did.
+pub(crate) fn report(path: &Path, events: u64, dropped: u64, error: Option<String>) -> Result<(), Failure> {
+    let (path, events) = (path.display(), format_count(events));
+    if let Some(error) = error {
+        return Err(Failure::Machine(format!("cannot write {path}: {error}; it holds the first {events} events")));
+    }
+    screen::note(&format!("{path}: {events} events recorded"));
+    if dropped > 0 {
+        screen::warning(&format!("{path}: {} more events came too fast to be recorded", format_count(dropped)));
+    }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use plimsoll_show::table::{self, Column};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
-use crate::output::Output;
+use crate::output::{Output, refuse_input};
 use crate::screen;
 
 /// Make one page (HTML) from results: tables and pictures; the page needs no network
@@ -41,7 +41,7 @@ pub(crate) struct ReportArguments {
 }
 
 pub(crate) fn run(arguments: &ReportArguments) -> Result<Outcome, Failure> {
-    check_differ(arguments)?;
+    arguments.results.iter().try_for_each(|path| refuse_input(&arguments.output, "--output", path))?;
     let output = Output::check(&arguments.output, arguments.force, "--output")?;
     let read = arguments.results.iter().map(|path| report_page::read(path));
     let results: Vec<Shown> =
@@ -57,16 +57,6 @@ pub(crate) fn run(arguments: &ReportArguments) -> Result<Outcome, Failure> {
     output.write(&report_page::page(&title, &results))?;
     arguments.format.print(|| table(arguments, &results), &json(arguments, &results), || csv(&results))?;
     Ok(Outcome::Done)
-}
-
-/// Refuses a page that would overwrite a result.
-fn check_differ(arguments: &ReportArguments) -> Result<(), Failure> {
-    let Ok(output) = arguments.output.canonicalize() else { return Ok(()) };
-    let is_read = |path: &&PathBuf| path.canonicalize().is_ok_and(|path| path == output);
-    match arguments.results.iter().find(is_read) {
-        Some(path) => Err(Failure::Input(format!("{} is a result: name another file for --output", path.display()))),
-        None => Ok(()),
-    }
 }
 
 fn table(arguments: &ReportArguments, results: &[Shown]) -> String {

@@ -91,7 +91,10 @@ fn what_is_no_result_is_refused_and_nothing_written() {
         (&["missing", "-o", "new.html"], &["missing: cannot read it"]),
         (&[".", "-o", "new.html"], &[".: it is a directory"]),
         (&["surface.json"], &["report.html exists", "--force"]),
-        (&["surface.json", "-o", "surface.json", "--force"], &["surface.json is a result"]),
+        (
+            &["surface.json", "-o", "surface.json", "--force"],
+            &["--output would write over surface.json, which is read"],
+        ),
     ];
     for (arguments, fragments) in cases {
         world.run(&[&["report"], arguments].concat()).assert_refused(2, fragments);

@@ -153,11 +153,7 @@ fn percent(text: &str) -> Option<&str> {
 fn offset_unit_bytes(reader: &Reader<'_>) -> Result<Option<u64>, ConfigError> {
     let name = "offset_align";
     let Some(bytes) = reader.int(name, 0..=MAX_SIZE_BYTES)?.filter(|bytes| *bytes > 0) else { return Ok(None) };
-    if reader.direct && !bytes.is_multiple_of(512) {
-        let error = reader.error(name, Code::OutOfRange, format!("{bytes} bytes is not a multiple of 512"));
-        return Err(error.with_help("direct I/O works in whole sectors: write a multiple of 512"));
-    }
-    Ok(Some(bytes))
+    reader.whole_sectors(name, bytes, "").map(Some)
 }
 
 fn file_bytes(reader: &Reader<'_>) -> Result<Option<u64>, ConfigError> {
@@ -176,10 +172,7 @@ fn offset(reader: &Reader<'_>, name: &str) -> Result<Length, ConfigError> {
         return Ok(Length::Percent(reader.int_of(name, percent, 0..=100)?));
     }
     match length(reader, name)? {
-        Some(Length::Bytes(bytes)) if reader.direct && !bytes.is_multiple_of(512) => {
-            let error = reader.error(name, Code::OutOfRange, format!("{bytes} bytes is not a multiple of 512"));
-            Err(error.with_help("direct I/O works in whole sectors: write a multiple of 512"))
-        }
+        Some(Length::Bytes(bytes)) => reader.whole_sectors(name, bytes, "").map(Length::Bytes),
         length => Ok(length.unwrap_or(Length::Bytes(0))),
     }
 }

@@ -236,10 +236,7 @@ fn every(reader: &Reader<'_>, kind: JobKind, number: &str) -> Result<Every, Conf
         return Ok(Every { step_bytes: 0, run_length: u32::try_from(requests).unwrap_or(u32::MAX) });
     }
     let bytes = reader.int_of("rw", digits, 0..=MAX_SIZE_BYTES)?;
-    if reader.direct && !bytes.is_multiple_of(512) {
-        let error = reader.error("rw", Code::OutOfRange, format!("{bytes} bytes is not a multiple of 512"));
-        return Err(error.with_help("direct I/O works in whole sectors: write a multiple of 512 behind the `:`"));
-    }
+    let bytes = reader.whole_sectors("rw", bytes, " behind the `:`")?;
     Ok(Every { step_bytes: i64::try_from(bytes).unwrap_or(i64::MAX) * sign, run_length: 1 })
 }
 
@@ -348,11 +345,7 @@ impl Sizes {
         let mut sizes = Sizes { shares, align_bytes: None, span: reader.span(decides) };
         if let Some(text) = one_part(reader, "blockalign", kind)? {
             let align_bytes = reader.int_of("blockalign", text, 1..=MAX_REQUEST_BYTES)?;
-            if reader.direct && !align_bytes.is_multiple_of(512) {
-                let message = format!("{align_bytes} bytes is not a multiple of 512");
-                let error = reader.error("blockalign", Code::OutOfRange, message);
-                return Err(error.with_help("direct I/O works in whole sectors: write a multiple of 512"));
-            }
+            reader.whole_sectors("blockalign", align_bytes, "")?;
             let is_length = sizes.range() == (align_bytes, align_bytes);
             sizes.align_bytes = u32::try_from(align_bytes).ok().filter(|_| !is_length);
         }
@@ -401,11 +394,7 @@ fn share(bytes: u64, percent: f64) -> SizeShare {
 fn request_length(reader: &Reader<'_>, name: &str, text: &str, direction: Direction) -> Result<u64, ConfigError> {
     let longest = if direction == Direction::Trim { MAX_TRIM_BYTES } else { MAX_REQUEST_BYTES };
     let bytes = reader.int_of(name, text, 1..=longest)?;
-    if bytes.is_multiple_of(512) || !reader.direct {
-        return Ok(bytes);
-    }
-    let error = reader.error(name, Code::OutOfRange, format!("{bytes} bytes is not a multiple of 512"));
-    Err(error.with_help("direct I/O works in whole sectors: write a multiple of 512, such as 4k, or `direct=0`"))
+    reader.whole_sectors(name, bytes, ", such as 4k, or `direct=0`")
 }
 
 fn size_shares(reader: &mut Reader<'_>, split: &str, direction: Direction) -> Result<Vec<SizeShare>, ConfigError> {

@@ -93,6 +93,15 @@ impl<'a> Reader<'a> {
         Err(error.with_help(format!("write a number from {} to {}", range.start(), range.end())))
     }
 
+    /// Returns the length `bytes`. With direct I/O, refuses what is not whole sectors; `form` says what to write.
+    pub(super) fn whole_sectors(&self, name: &str, bytes: u64, form: &str) -> Result<u64, ConfigError> {
+        if !self.direct || bytes.is_multiple_of(512) {
+            return Ok(bytes);
+        }
+        let error = self.error(name, Code::OutOfRange, format!("{bytes} bytes is not a multiple of 512"));
+        Err(error.with_help(format!("direct I/O works in whole sectors: write a multiple of 512{form}")))
+    }
+
     /// Reads a time in nanoseconds; without a unit it counts units of `default_ns`.
     pub(super) fn time(&self, name: &str, default_ns: u64) -> Result<Option<u64>, ConfigError> {
         let parse = |text| values::time_ns(text, default_ns).map_err(|wrong| self.wrong(name, wrong));
