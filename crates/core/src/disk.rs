@@ -433,8 +433,7 @@ impl Disk {
         };
         controller.step(now_ns, &totals);
 
-        let is_free_to_move = self.config.control.enabled && self.config.window_ns.is_none();
-        if is_free_to_move && self.is_overfull(controller.bound_ns()) {
+        if self.has_closed_loop() && self.is_overfull(controller.bound_ns()) {
             let before_ns = self.settings.filled_ns.swap(now_ns, Ordering::Relaxed);
             if now_ns.saturating_sub(before_ns) > FILLED_APART_NS {
                 self.settings.filled_from_ns.store(now_ns, Ordering::Relaxed);
@@ -448,7 +447,7 @@ impl Disk {
             }
         };
         let control = &self.config.control;
-        if is_free_to_move {
+        if self.has_closed_loop() {
             change(&self.settings.bound_ticks, controller.bound_ns().saturating_mul(TICKS_PER_NS));
             change(&self.window.ticks, controller.window_ns().saturating_mul(TICKS_PER_NS));
         }

@@ -43,6 +43,7 @@ mod back;
 mod config;
 mod follow;
 mod gates;
+mod held;
 mod member;
 mod mode;
 mod piece;
@@ -67,6 +68,7 @@ use crate::units::Cost;
 use away::Left;
 use config::fairness;
 pub use config::{DECAY_TAU_NS, Mode, QueueConfig, depth_of_queue};
+use held::Writes;
 use member::{Backlog, CameBack, Kind, Member, MovedPlace, NOT_PARKED};
 pub use piece::{CANCELLED, Cancel, Dispatch, Failure, Finished, Outcome, Progress, Stopped};
 use unloaded::Unloaded;
@@ -112,6 +114,8 @@ pub struct IoQueue {
     in_flight: u32,
     /// Device time of this queue's pieces in the device.
     in_flight_ticks: u64,
+    /// The writes among them.
+    writes: Writes,
     /// The same by lane, the number of these pieces, and their usual time there, for the disk's other queues.
     presence: Arc<Presence>,
     /// The shortest times of this queue's pieces in the device.
@@ -220,6 +224,7 @@ impl IoQueue {
             in_flight: 0,
             place: disk.add_queue(&presence),
             in_flight_ticks: 0,
+            writes: Writes::default(),
             presence,
             unloaded: Unloaded::new(),
             found_full: false,
@@ -405,12 +410,20 @@ impl IoQueue {
             }
         }
 
+        if self.writes.are_held && stopped_by.is_none() {
+            stopped_by = Some((WaitReason::Depth, None));
+        }
         let is_full = matches!(stopped_by, Some((WaitReason::Depth, _))) && self.config.mode == Mode::Scheduled;
+        let held_ns = self.held_at_ns().filter(|_| is_full);
+        if held_ns.is_some_and(|held_ns| held_ns <= now_ns) {
+            self.hold_writes(now_ns);
+            return self.poll_dispatch(now_ns);
+        }
         if is_full && self.disk.has_several_queues() && self.disk.count_absent(now_ns) {
             return self.poll_dispatch(now_ns);
         }
 
-        self.end_poll(now_ns, stopped_by);
+        self.end_poll(now_ns, stopped_by, held_ns);
         None
     }
 
@@ -428,7 +441,7 @@ impl IoQueue {
     }
 
     /// Ends a poll that dispatches nothing more: records why, and when to poll again.
-    fn end_poll(&mut self, now_ns: u64, stopped_by: Option<Stop>) {
+    fn end_poll(&mut self, now_ns: u64, stopped_by: Option<Stop>, held_ns: Option<u64>) {
         self.note_left(stopped_by);
         match stopped_by {
             Some((WaitReason::Fairness, _)) | None => self.blocked.unblock(now_ns),
@@ -443,7 +456,8 @@ impl IoQueue {
 
         let limit_ns = self.parked.peek().map(|Reverse((until_ns, ..))| *until_ns);
         let urgent_ns = self.urgent_with_work.iter().filter_map(|node| self.urgent_at_ns(*node, now_ns)).min();
-        self.wakeup_ns = [stopped_by.and_then(|stop| stop.1), limit_ns, urgent_ns, step_ns].into_iter().flatten().min();
+        self.wakeup_ns =
+            [stopped_by.and_then(|stop| stop.1), limit_ns, urgent_ns, step_ns, held_ns].into_iter().flatten().min();
         self.due_ns = self.wakeup_ns;
         self.presence.polls(now_ns, self.wakeup_ns);
         self.leave_room_to_others();
@@ -475,6 +489,9 @@ impl IoQueue {
                 },
             };
 
+            if self.writes.are_held && self.park_held(now_ns, lane, pick.class) {
+                continue;
+            }
             if !(self.any_limits || self.any_targets) || !self.park_at_limit(now_ns, lane, pick) {
                 return self.admit(now_ns, lane, pick).map(Some);
             }
@@ -525,6 +542,7 @@ impl IoQueue {
         }
 
         self.in_flight += 1;
+        self.writes.enter(now_ns, piece.op, piece.ticks);
         if self.any_limits || self.any_targets || !self.urgent.is_empty() {
             self.charge_qos(now_ns, pick, &piece, u32::from(first));
         }

@@ -1,4 +1,5 @@
-//! The queues that are absent: the work that they have in the device keeps no room from the others.
+//! The queues that are absent: the work that they have in the device keeps no room from the others. Nor do writes that
+//! are held before it (`queue::held`).
 //!
 //! # Why
 //! A shard that hangs does not take back the pieces that the device has completed. They would count as in the device
@@ -22,6 +23,8 @@
 //! A bound of 0.75 ms, and a queue with 0.6 ms of work in the device that asked to be polled 3.1 ms ago: the others
 //! have room for 0.75 ms of work.
 
+use std::sync::Arc;
+
 use super::Disk;
 use crate::clock::AWAY_MAX_NS;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -44,6 +47,9 @@ pub(crate) struct Presence {
     in_flight_ticks: [AtomicU64; 2],
     /// The number of pieces in the device that take device time.
     pieces: AtomicU64,
+    /// Device time and number of the queue's writes that are held before the device.
+    held_ticks: AtomicU64,
+    held_pieces: AtomicU64,
     /// Moving mean of the time of a piece in the device.
     usual_device_ns: AtomicU64,
     /// The last poll, and when the queue has asked to be polled again; `u64::MAX`: it has not.
@@ -74,6 +80,12 @@ impl Presence {
     pub(crate) fn remove(&self, lane: usize, ticks: u64) {
         self.in_flight_ticks[lane].store(self.in_flight_ticks(lane) - ticks, Relaxed);
         self.pieces.store(self.pieces() - 1, Relaxed);
+    }
+
+    /// Records the device time and the number of the queue's held writes.
+    pub(crate) fn holds(&self, ticks: u64, pieces: u32) {
+        self.held_ticks.store(ticks, Relaxed);
+        self.held_pieces.store(pieces.into(), Relaxed);
     }
 
     /// Adds a piece that was in the device for `device_ns` to the mean.
@@ -154,13 +166,27 @@ impl Disk {
     #[cold]
     pub(crate) fn count_absent_now(&self, now_ns: u64) -> bool {
         // If another queue is counting, its count will do.
-        let Ok(presences) = self.presences.try_lock() else { return false };
+        self.presences.try_lock().is_ok_and(|presences| self.count_among(&presences, now_ns))
+    }
+
+    /// Counts the work of absent queues anew because held writes have changed, which no other count may have seen.
+    #[cold]
+    pub(crate) fn count_held(&self, now_ns: u64) {
+        self.count_among(&self.presences(), now_ns);
+    }
+
+    fn count_among(&self, presences: &[Arc<Presence>], now_ns: u64) -> bool {
         let bound_ns = self.bound_ns();
-        let absent = || presences.iter().filter(|presence| presence.is_absent(now_ns, bound_ns));
-        let ticks = [0, 1].map(|lane| absent().map(|presence| presence.in_flight_ticks(lane)).sum());
+        let (mut ticks, mut pieces) = ([0, 0], 0);
+        for presence in presences {
+            let is_absent = presence.is_absent(now_ns, bound_ns);
+            ticks[0] += if is_absent { presence.in_flight_ticks(0) } else { presence.held_ticks.load(Relaxed) };
+            ticks[1] += if is_absent { presence.in_flight_ticks(1) } else { 0 };
+            pieces += if is_absent { presence.pieces() } else { presence.held_pieces.load(Relaxed) };
+        }
 
         let before = self.absent().all_ticks();
-        self.absent().set(ticks, absent().map(|presence| presence.pieces()).sum());
+        self.absent().set(ticks, pieces);
         self.absent().counted_ns.store(now_ns, Relaxed);
         ticks[0] + ticks[1] > before
     }

@@ -138,6 +138,11 @@ impl Disk {
         in_flight_ticks == 0 || in_flight_ticks.saturating_add(ticks) < most_ticks
     }
 
+    /// Returns whether the closed loop moves the window.
+    pub(crate) fn has_closed_loop(&self) -> bool {
+        self.config.control.enabled && self.config.window_ns.is_none()
+    }
+
     /// Returns whether the device holds the window.
     pub(crate) fn is_full(&self) -> bool {
         self.in_flight_ticks() >= self.window_ticks()

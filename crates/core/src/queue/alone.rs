@@ -72,6 +72,7 @@ impl IoQueue {
         member.stats.in_flight += 1;
         member.stats.consumed_fs += u128::from(cost.as_fs());
         self.in_flight += 1;
+        self.writes.enter(now_ns, op, ticks);
 
         let at = &mut self.lanes[lane];
         at.end_overtime();
@@ -109,6 +110,7 @@ impl IoQueue {
             && !(self.any_limits || self.any_targets)
             && self.urgent.is_empty()
             && self.blocked.reason().is_none()
+            && !self.writes.are_held
             && self.epoch == self.disk.classes().epoch()
     }
 

@@ -60,8 +60,8 @@ impl IoQueue {
         let late_ns = late_ns.min(seen_ns);
         let device_ns = seen_ns - if is_certain { late_ns } else { late_ns / 2 };
 
-        self.leave_device(&piece);
-        if piece.ticks > 0 {
+        let was_held = self.leave_device(now_ns, &piece);
+        if piece.ticks > 0 && !was_held {
             self.presence.note_time(device_ns);
             self.tell_controller(now_ns, &piece, seen_ns, late_ns);
             let lane = &mut self.lanes[usize::from(piece.lane)];
@@ -101,6 +101,7 @@ impl IoQueue {
             self.disk.buckets(usize::from(piece.buckets)).take_into_debt(now_ns, tokens);
             self.disk.enter(usize::from(piece.lane), ticks);
             self.count_in_device(usize::from(piece.lane), ticks);
+            self.writes.enter(now_ns, piece.op, ticks);
         }
 
         let member = &mut self.members[piece.class as usize];
@@ -197,7 +198,7 @@ impl IoQueue {
     /// Takes back a piece that the backend refused before the device saw it: returns its tokens to the bucket, and
     /// treats the piece as failed with `error`.
     pub fn refuse(&mut self, now_ns: u64, piece: Dispatch, error: i32) -> Progress {
-        self.leave_device(&piece);
+        self.leave_device(now_ns, &piece);
         self.disk.buckets(usize::from(piece.buckets)).refund(piece.tokens);
         let device_ns = now_ns.saturating_sub(piece.dispatched_ns);
         self.settle(now_ns, device_ns, &piece, Outcome::Failed(error))

@@ -289,8 +289,8 @@ impl IoQueue {
         (self.presence.usual_device_ns() / retries).clamp(FULL_DEVICE_RETRY_NS, SLOW_DEVICE_RETRY_NS)
     }
 
-    /// Removes a piece from the device's account.
-    pub(super) fn leave_device(&mut self, piece: &Dispatch) {
+    /// Removes a piece from the device's account. Returns whether it is a write that was held before the device.
+    pub(super) fn leave_device(&mut self, now_ns: u64, piece: &Dispatch) -> bool {
         let lane = usize::from(piece.lane);
         self.disk.leave(lane, piece.ticks);
         if piece.ticks > 0 {
@@ -299,6 +299,7 @@ impl IoQueue {
             self.room_from = Some(0);
             self.unreported.in_device = self.unreported.in_device.wrapping_sub(1);
         }
+        self.write_is_back(now_ns, piece)
     }
 
     /// Counts a piece of `ticks` as in the device.

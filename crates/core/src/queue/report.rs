@@ -1,6 +1,6 @@
 //! Reports of a queue to the disk's controller, and its answers to callers: snapshot, counters, expected delay.
 
-use super::{Backlog, Dispatch, IoQueue, Kind, Member, Mode};
+use super::{Backlog, Dispatch, IoQueue, Kind, Member, Mode, NOT_PARKED};
 use crate::classes::{ClassId, QueueError};
 use crate::clock::AWAY_MAX_NS;
 use crate::control::{DEMAND_PART, unloaded_work};
@@ -227,7 +227,7 @@ impl IoQueue {
         let member = &self.members[node as usize];
         let heads = self.lanes.iter().map(|lane| lane.tree.fifo(node).head).filter(|head| *head != NONE);
         let oldest_ns = heads.map(|head| self.slots.get(head).enqueued_ns).min();
-        let is_parked = self.lanes.iter().any(|lane| lane.tree.is_parked(node));
+        let is_parked = member.parked_since_ns != NOT_PARKED;
         let has_work = member.stats.queued > 0;
         ClassSnapshot {
             class: ClassId { node, generation: member.generation },
