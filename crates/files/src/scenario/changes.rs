@@ -23,9 +23,9 @@ use super::super::sched_groups::{MAX_SHARES, check_group};
 const EIO: u32 = 5;
 
 const FAULT: Schema =
-    Schema::of("a fault", &["disk", "from", "until", "slow", "errors", "errno", "short", "hang", "hang_for"]);
+    Schema::of("a fault", &["disk", "from", "until", "slow", "errors", "errno", "short", "hang", "hang_for", "hold"]);
 
-const WHAT_FAULTS_DO: [&str; 4] = ["slow", "errors", "short", "hang"];
+const WHAT_FAULTS_DO: [&str; 5] = ["slow", "errors", "short", "hang", "hold"];
 
 const ACTION: Schema =
     Schema::of("an action", &["at", "set_shares", "set_qos", "remove_class", "start_job", "stop_job", "set_member"]);
@@ -113,6 +113,7 @@ fn read_kind(entry: &Field<'_>, fields: &Fields<'_>) -> Result<FaultKind, Config
             FaultKind::Errors { rate: rate()?, errno: fields.or("errno", EIO, |field| field.count(1..=4095))? as i32 }
         }
         "short" => FaultKind::Short { rate: rate()? },
+        "hold" => field.one_of("what is held", &[("writes", FaultKind::HoldWrites)])?,
         _ => FaultKind::Hang {
             requests: field.count(1..=u32::MAX)?,
             for_ns: fields.optional("hang_for", |field| field.time_ns(0))?,

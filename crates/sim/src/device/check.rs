@@ -170,6 +170,7 @@ impl FaultWindow {
             }
             FaultKind::Short { rate } => require((0.0..=1.0).contains(&rate), "faults.rate", SHARE, &rate),
             FaultKind::Hang { requests, .. } => require(requests > 0, "faults.requests", "at least 1", &requests),
+            FaultKind::HoldWrites => Ok(()),
             FaultKind::Slow { speed_factor: factor } => {
                 require(factor > 0.0 && factor < LARGEST, "faults.speed_factor", POSITIVE, &factor)
             }

@@ -8,11 +8,13 @@
 //! Windows that have ended are dropped at the next decision.
 //!
 //! # Limits
-//! A hang waits outside the device: it takes no capacity.
+//! A hang and a held write wait outside the device: they take no capacity.
 //!
 //! # Example
 //! `FaultWindow { from_ns: 0, until_ns: 1_000, kind: FaultKind::Hang { requests: 1, for_ns: None } }`: the first
 //! request in the first microsecond never returns.
+
+use plimsoll_core::Op;
 
 use super::spec::{DeviceSpec, FaultKind, FaultWindow};
 use super::{DeviceRequest, EIO};
@@ -26,6 +28,8 @@ const SECTOR_BYTES: u32 = 512;
 pub(super) struct Fate {
     pub(super) result: Result<u32, i32>,
     pub(super) hang: Option<Hang>,
+    /// When the request reaches the device, if it is held before it.
+    pub(super) held_until_ns: Option<u64>,
     pub(super) speed_factor: f64,
 }
 
@@ -54,7 +58,7 @@ impl Faults {
     #[inline]
     pub(super) fn fate(&mut self, now_ns: u64, request: &DeviceRequest, rng: &mut Rng) -> Fate {
         let moved_bytes = if request.op.is_transfer() { request.len_bytes } else { 0 };
-        let mut fate = Fate { result: Ok(moved_bytes), hang: None, speed_factor: 1.0 };
+        let mut fate = Fate { result: Ok(moved_bytes), hang: None, held_until_ns: None, speed_factor: 1.0 };
         if self.error_rate > 0.0 || self.short_rate > 0.0 || !self.windows.is_empty() {
             self.decide(now_ns, request, rng, &mut fate);
         }
@@ -74,8 +78,11 @@ impl Faults {
                     *requests -= 1;
                     fate.hang = Some(Hang { for_ns: *for_ns });
                 }
+                FaultKind::HoldWrites if request.op == Op::Write => {
+                    fate.held_until_ns = fate.held_until_ns.max(Some(window.until_ns));
+                }
                 FaultKind::Slow { speed_factor } => fate.speed_factor *= *speed_factor,
-                FaultKind::Errors { .. } | FaultKind::Hang { .. } => {}
+                FaultKind::Errors { .. } | FaultKind::Hang { .. } | FaultKind::HoldWrites => {}
             }
         }
 

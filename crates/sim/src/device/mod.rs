@@ -50,6 +50,8 @@ pub mod presets;
 mod spec;
 mod weather;
 
+use std::collections::BTreeMap;
+
 use plimsoll_core::Op;
 
 pub use spec::*;
@@ -58,7 +60,7 @@ use crate::dist::uniform;
 use crate::rng::Rng;
 use caps::Cap;
 use events::Events;
-use faults::Faults;
+use faults::{Fate, Faults};
 use flash::Flash;
 use member::{Member, Part};
 use weather::Weather;
@@ -96,6 +98,10 @@ pub struct Device {
     events: Events,
     /// Requests that will never come back.
     hung: usize,
+    /// Requests held before the device, with their fate; the earliest to reach it first.
+    held: BTreeMap<(u64, u64), (DeviceRequest, Fate)>,
+    /// Number of requests that were ever held.
+    ever_held: u64,
     faults: Faults,
     caps: Vec<Cap>,
     flash: Flash,
@@ -117,6 +123,8 @@ impl Device {
         Ok(Device {
             events: Events::new(),
             hung: 0,
+            held: BTreeMap::new(),
+            ever_held: 0,
             faults: Faults::new(spec),
             caps: spec.caps.iter().map(Cap::new).collect(),
             flash: Flash::new(spec),
@@ -138,7 +146,16 @@ impl Device {
             }
             return;
         }
+        if let Some(until_ns) = fate.held_until_ns {
+            self.held.insert((until_ns, self.ever_held), (request, fate));
+            self.ever_held += 1;
+            return;
+        }
+        self.enter(now_ns, &request, &fate);
+    }
 
+    /// Takes a request into the device at `now_ns`.
+    fn enter(&mut self, now_ns: u64, request: &DeviceRequest, fate: &Fate) {
         self.weather.advance(now_ns, &mut self.rng);
         for stall in self.weather.stalls.drain(..) {
             self.members.iter_mut().for_each(|member| member.stand_still(stall, self.weather.factor));
@@ -150,23 +167,29 @@ impl Device {
             }
         }
 
-        let write_factor = self.flash.pass(now_ns, &request, &mut self.rng);
+        let write_factor = self.flash.pass(now_ns, request, &mut self.rng);
         at_ns = at_ns.max(self.flash.paused_until_ns());
         let speed = self.weather.factor * fate.speed_factor;
-        let (taken_ns, failed) = self.serve(at_ns, &request, write_factor, speed, 1.0 / fate.speed_factor);
+        let (taken_ns, failed) = self.serve(at_ns, request, write_factor, speed, 1.0 / fate.speed_factor);
 
         let done_ns = at_ns.saturating_add(taken_ns.ceil() as u64).saturating_add(self.network_rtt_ns);
         let result = if failed { Err(EIO) } else { fate.result };
         self.events.push(done_ns, request.key, result);
     }
 
-    /// Returns when the next request comes back; `None` if none will.
+    /// Returns when to call [`Device::advance`] next: when a request comes back, or a held one reaches the device; `None`
+    /// if neither will happen.
     pub fn next_event_ns(&self) -> Option<u64> {
-        self.events.next_ns()
+        let held_ns = self.held.first_key_value().map(|(&(until_ns, _), _)| until_ns);
+        self.events.next_ns().into_iter().chain(held_ns).min()
     }
 
     /// Appends the completions due by `now_ns`, in order of time, and at the same time in order of submission.
     pub fn advance(&mut self, now_ns: u64, completions: &mut Vec<DeviceCompletion>) {
+        while let Some(entry) = self.held.first_entry().filter(|entry| entry.key().0 <= now_ns) {
+            let ((until_ns, _), (request, fate)) = entry.remove_entry();
+            self.enter(until_ns, &request, &fate);
+        }
         while let Some(completion) = self.events.pop_until(now_ns) {
             completions.push(completion);
         }
@@ -174,7 +197,7 @@ impl Device {
 
     /// Returns the number of requests that have not come back, including those that hang for ever.
     pub fn in_flight(&self) -> usize {
-        self.events.len() + self.hung
+        self.events.len() + self.held.len() + self.hung
     }
 
     /// Adds a fault; windows may overlap. Windows that have ended are dropped.

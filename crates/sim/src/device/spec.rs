@@ -401,6 +401,9 @@ pub enum FaultKind {
         /// Delay after which they do come back, in ns; `None`: never.
         for_ns: Option<u64>,
     },
+    /// Writes wait until the window ends, before they reach the device, as they do behind the commit of a file system's
+    /// journal.
+    HoldWrites,
     /// The device is slower.
     Slow {
         /// Factor on the capacity, above 0. Latencies grow by its inverse.

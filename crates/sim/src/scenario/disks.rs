@@ -20,6 +20,7 @@ use super::Scenario;
 mod busy;
 mod changes;
 mod far;
+mod held;
 mod limit;
 mod mixes;
 mod odd;
@@ -62,6 +63,12 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         title: "completions that are seen late: is the scheduler the limiter?",
         seed_items: &["0.04"],
         run: busy::busy_processors,
+    },
+    Scenario {
+        name: "held-writes",
+        title: "writes that a file system's journal holds for tens of milliseconds",
+        seed_items: &["0.04"],
+        run: held::held_writes,
     },
     Scenario {
         name: "capacity-falls",

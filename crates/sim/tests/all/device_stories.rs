@@ -239,6 +239,26 @@ fn faults_fail_shorten_hang_and_slow() {
 }
 
 #[test]
+fn held_writes_reach_the_device_when_the_hold_ends() {
+    let mut device = device(&DeviceSpec::default());
+    let kind = FaultKind::HoldWrites;
+    device.inject(FaultWindow { from_ns: S, until_ns: 2 * S, kind }).unwrap();
+    let usual_ns = one(&mut device, 0, Op::Write, 0, 8192).at_ns;
+
+    device.submit(S, request(1, Op::Write, 0, 8192));
+    device.submit(S + MS, request(2, Op::Write, 8192, 8192));
+    assert!(one(&mut device, S + 2 * MS, Op::Read, 0, 4096).at_ns < S + 3 * MS, "reads pass");
+    assert_eq!((device.in_flight(), device.next_event_ns()), (2, Some(2 * S)));
+
+    let mut done = Vec::new();
+    device.advance(2 * S, &mut done);
+    assert!(done.is_empty() && device.in_flight() == 2);
+    device.advance(3 * S, &mut done);
+    assert_eq!(done.iter().map(|back| (back.key, back.result)).collect::<Vec<_>>(), [(1, Ok(8192)), (2, Ok(8192))]);
+    assert!(done.iter().all(|back| back.at_ns < 2 * S + 4 * usual_ns), "{done:?}");
+}
+
+#[test]
 fn a_hard_disk_seeks() {
     let spec = presets::find("hdd").unwrap().spec;
     let random_rate = saturated(&spec, 32, Op::Read, 4096, 10 * S, 110 * S);
