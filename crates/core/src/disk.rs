@@ -252,6 +252,7 @@ impl Disk {
             unloaded_latency_ns: config.unloaded_latency_ns,
             // Two limits apart, both in full use.
             rate_max: if config.model.has_limits_apart() { 2.0 } else { 1.0 },
+            is_duplex: config.duplex,
         };
         let control = ControlConfig { enabled: config.control.enabled && config.window_ns.is_none(), ..config.control };
         let controller = Controller::new(control, limits);

@@ -45,6 +45,8 @@ pub(crate) struct Limits {
     /// Most model device time that the tokens allow in a second at a capacity scale of 1, in seconds, in the long run:
     /// 1, or 2 if operations and bytes are limited apart.
     pub(crate) rate_max: f64,
+    /// Whether the directions do not disturb each other.
+    pub(crate) is_duplex: bool,
 }
 
 /// Returns the elasticity at which a disk gives `throughput_goal` of its full throughput, less a margin because the

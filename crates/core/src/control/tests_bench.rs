@@ -435,7 +435,7 @@ impl World<'_> {
 }
 
 pub(super) fn limits(bound_ns: u64) -> Limits {
-    Limits { bound_ns, min_window_ns: 0, unloaded_latency_ns: 0, rate_max: 1.0 }
+    Limits { bound_ns, min_window_ns: 0, unloaded_latency_ns: 0, rate_max: 1.0, is_duplex: false }
 }
 
 pub(super) fn mean_cost_ns(device: &Device) -> f64 {

@@ -44,9 +44,9 @@
 //!   so it is for guests that return within [`LEFT_MEMORY_NS`], if the disk has not fallen meanwhile.
 //!
 //! # Limits
-//! The reference is not searched again while the trim is on. A disk that gains channels is noticed by the loss, which
-//! grows, and by the next excursion. On a disk whose rate varies by a tenth, the part is right to some per cent of the
-//! rate.
+//! A duplex disk is not trimmed: the rate that a part may lose could be all that the guests' direction has. The
+//! reference is not searched again while the trim is on. A disk that gains channels is noticed by the loss, which grows,
+//! and by the next excursion. On a disk whose rate varies by a tenth, the part is right to some per cent of the rate.
 //!
 //! # Example
 //! A goal of 0.90 gives up 0.9 x -ln(0.90) = 0.095. The reference holds seven requests and gives 1.10 of the drained
@@ -465,6 +465,9 @@ impl Controller {
         }
 
         let is_trimmed = self.trim.part() < 1.0;
+        if self.limits.is_duplex {
+            return false;
+        }
         if self.is_beyond || self.is_often_dry() {
             self.trim.end(self.centre_ns);
             return is_trimmed;

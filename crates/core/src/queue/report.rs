@@ -89,7 +89,13 @@ impl IoQueue {
     /// their share. These have had requests waiting since the last check, or have taken at least half of their part
     /// meanwhile: if all requests of a class are in the device, none waits. A class that is ending its work does not
     /// count. Records the outstanding work of each class, and whether that is little.
+    ///
+    /// `None` on a duplex disk, where a class has a part of each direction and few requests of one say nothing of the
+    /// other's window.
     fn outstanding_cap_ns(&mut self, elapsed_ns: u64) -> Option<u64> {
+        if self.lanes.len() > 1 {
+            return None;
+        }
         let lane = &self.lanes[0].tree;
         let disk_fs = elapsed_ns as f64 * crate::units::FS_PER_NS as f64 * self.disk.present_rate();
         let queues = f64::from(self.queues_at_dispatch.max(1));

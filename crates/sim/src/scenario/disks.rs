@@ -19,6 +19,7 @@ use super::Scenario;
 
 mod busy;
 mod changes;
+mod duplex;
 mod far;
 mod held;
 mod limit;
@@ -39,6 +40,12 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         title: "reads and writes together on disks of every mix exponent",
         seed_items: &["0.03"],
         run: mixes::mixed_directions,
+    },
+    Scenario {
+        name: "duplex-directions",
+        title: "few reads beside many writes on a disk whose directions do not disturb each other",
+        seed_items: &["0.03"],
+        run: duplex::duplex_directions,
     },
     Scenario {
         name: "disk-is-the-limit",
