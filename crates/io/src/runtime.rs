@@ -432,14 +432,20 @@ impl Runtime {
     /// you need them, await them first.
     ///
     /// # Errors
-    /// The first error that ended a shard earlier, [`StartError::Panicked`] included.
+    /// The first error that ended a shard earlier, [`StartError::Panicked`] included. On one of these shards, which
+    /// cannot wait for its own end: [`StartError::StillRunning`], at once.
     pub fn stop(mut self) -> Result<(), StartError> {
+        let own = std::thread::current().id();
+        if self.threads.iter().any(|(_, thread)| thread.thread().id() == own) {
+            // The drop of the runtime orders the shards to stop.
+            return Err(StartError::StillRunning);
+        }
         self.tell_to_stop();
         self.join()
     }
 
     /// Stops the shards as [`Runtime::stop`], for async code: blocks no thread while the shards end. Queued requests
-    /// end with `BrokenPipe`, too.
+    /// end with `BrokenPipe`, too. A task of one of these shards that awaits this ends with its shard.
     ///
     /// # Errors
     /// As [`Runtime::stop`].

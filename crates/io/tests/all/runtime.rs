@@ -476,6 +476,25 @@ fn the_end_of_a_shard_is_reported_with_its_number_and_its_reason() {
     });
 }
 
+/// It waited for its own thread, which panics.
+#[test]
+fn a_shard_that_stops_its_runtime_does_not_wait_for_itself() {
+    within_reason(|| {
+        let (runtime, _, topology) = start(2, DiskSetup::unlimited());
+        let (handle, ended) = (runtime.handle(1), runtime.ended());
+        let stopped = block_on(handle.run(|_| async { runtime.stop() })).unwrap();
+        assert!(matches!(stopped, Err(StartError::StillRunning)), "{stopped:?}");
+        assert_eq!(block_on(ended).reason, EndReason::Stopped);
+        let next = loop {
+            match Runtime::start(&topology, &options(BackendKind::Memory)) {
+                Err(StartError::Shard(ReactorError::IsOpen { .. })) => std::thread::yield_now(),
+                other => break other.unwrap(),
+            }
+        };
+        next.stop().unwrap();
+    });
+}
+
 /// A program replaces a runtime whose shard has ended; the old one is dropped after that.
 #[test]
 fn dropping_a_runtime_stops_no_shard_of_the_next_one() {
