@@ -15,7 +15,7 @@
 //! The backend moves 4 KiB of a read of 8 KiB: `outcome` reports a short transfer, the queue continues it, and the
 //! piece for the other 4 KiB is stalled until the next turn.
 
-use plimsoll_core::{Dispatch, Op, Outcome, Progress, Stopped};
+use plimsoll_core::{Dispatch, Op, Outcome, Progress, QueueError, Stopped};
 
 use super::submit::reason_of;
 use super::{Back, Pending, Piece, Place, Reactor};
@@ -287,6 +287,8 @@ impl Reactor {
         let Some(queue) = &mut self.queues[usize::from(disk)] else { return false };
         match queue.enqueue(self.now_ns, class, source, Op::Discard, 0, key as u64) {
             Ok(id) => pending.at = Place::Here { disk, id },
+            // The class was removed while the last part was in the device.
+            Err(QueueError::Unknown) => self.is_cancelled(Stopped { user_data: key as u64, moved_bytes: 0 }),
             Err(error) => self.end(key, Err(RequestError::Refused(reason_of(error))), 0),
         }
         true

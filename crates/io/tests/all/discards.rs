@@ -154,14 +154,19 @@ fn a_discard_stops_in_the_middle() {
     assert!(reactor_.cancel(ticket));
     assert!(!reactor_.cancel(ticket), "nothing is left to cancel");
     assert_eq!(run(&mut reactor_, 1)[0].result, Err(RequestError::failed(libc::ECANCELED)));
-    let (topology, mut reactor_, file) = reactor(slow(), Faults::default());
-    let class = topology.classes().add_class("doomed", None, 100).unwrap();
-    reactor_.submit(discard(&file, class, 0, 1 << 40)).unwrap();
-    for _ in 0..6 {
-        reactor_.park(None).unwrap();
-        reactor_.reap(&mut Vec::new());
+    // With a part in the queue or in the device, and between two parts.
+    for (setup, turns) in
+        [slow(), DiskSetup::unlimited()].into_iter().flat_map(|disk| (0..8).map(move |n| (disk.clone(), n)))
+    {
+        let (topology, mut reactor_, file) = reactor(setup, Faults { late_turns_max: 2, ..Faults::default() });
+        let class = topology.classes().add_class("doomed", None, 100).unwrap();
+        reactor_.submit(discard(&file, class, 0, 1 << 40)).unwrap();
+        for _ in 0..turns {
+            reactor_.park(None).unwrap();
+            reactor_.reap(&mut Vec::new());
+        }
+        topology.classes().remove(class).unwrap();
+        assert_eq!(run(&mut reactor_, 1)[0].result, Err(RequestError::failed(libc::ECANCELED)), "after {turns} turns");
+        assert_eq!((reactor_.under_way(), reactor_.in_backend()), (0, 0));
     }
-    topology.classes().remove(class).unwrap();
-    assert!(run(&mut reactor_, 1)[0].result.is_err());
-    assert_eq!((reactor_.under_way(), reactor_.in_backend()), (0, 0));
 }
