@@ -186,8 +186,8 @@ pub struct Reactor {
     files: Vec<Option<OpenFile>>,
     pending: Slab<Pending>,
     pieces: Slab<Piece>,
-    /// By disk, pieces to submit before queued ones: the backend had no room for them, or they are the rest of a short
-    /// transfer.
+    /// By disk, pieces to submit before queued ones: the backend had no room for them, a signal has interrupted them,
+    /// or they are the rest of a short transfer.
     stalled: Vec<VecDeque<usize>>,
     places: Places,
     /// The disk that was served first in this turn.

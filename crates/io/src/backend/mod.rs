@@ -177,6 +177,7 @@ pub struct Operation {
 }
 
 /// Result of an operation: bytes moved (0 for sync, discard, allocate), or the system's error number (positive errno).
+/// After `EINTR` (a signal came before anything was done) the shard submits the operation again.
 pub type OpResult = Result<u32, i32>;
 
 /// An operation that has completed.

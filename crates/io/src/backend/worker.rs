@@ -157,23 +157,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Carries out one operation with blocking calls.
+/// Carries out one operation with one blocking call.
 ///
 /// # Safety
 /// The operation's memory must be valid, and no other code may touch it until the call returns.
 unsafe fn execute(operation: &Operation, file: &OsFile) -> OpResult {
-    loop {
-        // SAFETY: passed on from the caller.
-        match unsafe { execute_once(operation, file) } {
-            Err(libc::EINTR) => {}
-            result => return result,
-        }
-    }
-}
-
-/// # Safety
-/// As [`execute`].
-unsafe fn execute_once(operation: &Operation, file: &OsFile) -> OpResult {
     let fd = file.raw_fd();
     let offset = i64::try_from(operation.offset).map_err(|_| libc::EINVAL)?;
 

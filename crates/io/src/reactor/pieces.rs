@@ -232,13 +232,20 @@ impl Reactor {
 
     /// Passes the result of the piece under `key`, which completed at `since_ns` or later, to its queue.
     fn piece_is_back(&mut self, key: usize, result: OpResult, since_ns: u64) {
-        let Some(piece) = self.pieces.try_remove(key) else {
+        let Some(piece) = self.pieces.get_mut(key) else {
             debug_assert!(self.broken.is_some(), "the backend completed piece {key}, which is not under way");
             return;
         };
-        if piece.is_in_backend {
-            self.places.give_back(usize::from(piece.disk));
+        let disk = usize::from(piece.disk);
+        if std::mem::take(&mut piece.is_in_backend) {
+            self.places.give_back(disk);
+            if result == Err(libc::EINTR) && self.broken.is_none() {
+                // A signal came before anything was moved. Neither AIO nor io_uring can restart the call.
+                self.stalled[disk].push_back(key);
+                return;
+            }
         }
+        let piece = self.pieces.remove(key);
 
         let pending = self.pending.get(piece.dispatch.user_data() as usize);
         let result = match pending {
@@ -252,7 +259,7 @@ impl Reactor {
         }
 
         let late_ns = self.now_ns.saturating_sub(since_ns);
-        let Some(queue) = &mut self.queues[usize::from(piece.disk)] else { return };
+        let Some(queue) = &mut self.queues[disk] else { return };
         match queue.complete(self.now_ns, late_ns, piece.dispatch, outcome) {
             Progress::Pending => {}
             Progress::Finished(finished) => self.is_finished(finished),
@@ -260,7 +267,7 @@ impl Reactor {
                 let (key, _) = self.add_piece(dispatch, piece.disk);
                 match self.broken {
                     Some(errno) => self.refuse_piece(key, errno),
-                    None => self.stalled[usize::from(piece.disk)].push_back(key),
+                    None => self.stalled[disk].push_back(key),
                 }
             }
         }

@@ -68,6 +68,33 @@ fn short_transfers_that_are_done_at_once_do_not_put_the_shard_to_sleep() {
     });
 }
 
+/// A signal made requests fail on AIO and io_uring, which do not repeat the call as the pool did.
+#[test]
+fn an_operation_that_a_signal_interrupts_is_submitted_again() {
+    seeds::each(5, |seed| {
+        within_reason(move || {
+            let faults = Faults {
+                seed,
+                errno: libc::EINTR,
+                error_percent: 50,
+                late_turns_max: 2,
+                capacity: 3,
+                ..Faults::default()
+            };
+            let (_, shard, file) = one_shard(splitting(), Nasty::boxed(faults));
+            let write = shard.write_at(&file, Class::DEFAULT, 0, filled(MIB, seed, 0));
+            assert_eq!(shard.block_on(write).unwrap().0.unwrap(), MIB);
+            shard.block_on(shard.allocate(&file, Class::DEFAULT, 0, MIB as u64, true)).unwrap().unwrap();
+            shard.block_on(shard.sync(&file, Class::DEFAULT, true)).unwrap().unwrap();
+            let read = shard.read_at(&file, Class::DEFAULT, 0, AlignedBuf::new(MIB).unwrap());
+            let (read, buffer) = shard.block_on(read).unwrap();
+            assert!(read.unwrap() == MIB && has_pattern(&buffer, seed, 0));
+            let stats = shard.reactor().class_stats(0, Class::DEFAULT).unwrap();
+            assert_eq!((stats.queued, stats.in_flight, stats.errors, under_way(&shard)), (0, 0, 0, (0, 0)));
+        });
+    });
+}
+
 /// A backend that is busy although it has nothing in flight will not report anything: it must be asked again.
 #[test]
 fn a_backend_that_is_busy_for_no_reason_is_asked_again() {
