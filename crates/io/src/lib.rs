@@ -49,6 +49,8 @@ mod request;
 #[cfg(feature = "metrics")]
 mod retired;
 mod runtime;
+#[cfg(test)]
+mod sandbox;
 mod shard;
 #[cfg(feature = "sim")]
 mod sim_runtime;

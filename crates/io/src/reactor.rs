@@ -63,7 +63,7 @@ use crate::class::Class;
 use crate::mailbox::Job;
 use crate::queues::DiskQueue;
 use crate::request::{Data, Done, Request};
-use crate::sys::rusage::{RUN_DELAY_READ_NS, RunDelay};
+use crate::sys::rusage::{RUN_DELAY_READ_NS, RunDelay, thread_has_seccomp_filter};
 use crate::topology::{ReactorConfig, Topology};
 use crate::trace::Tracer;
 pub use view::ReactorView;
@@ -210,6 +210,8 @@ pub struct Reactor {
     turned_ns: u64,
     /// How long the thread has waited for a CPU; `None` on virtual time.
     run_delay: Option<RunDelay>,
+    /// Whether the thread had a seccomp filter when it made the reactor.
+    had_filter: bool,
 }
 
 impl Reactor {
@@ -232,6 +234,7 @@ impl Reactor {
         let has_virtual_time = backend.name() == "sim";
         let mut reactor = Reactor {
             run_delay: if has_virtual_time { None } else { RunDelay::if_known() },
+            had_filter: thread_has_seccomp_filter(),
             places: Places::new(backend.capacity(), &is_mine),
             backend,
             broken: None,
@@ -431,8 +434,9 @@ impl Reactor {
         }
 
         self.unflushed = 0;
-        let now_ns = self.now_ns;
-        self.run_delay.iter_mut().for_each(|run_delay| run_delay.refresh(now_ns));
+        if let Some(run_delay) = &mut self.run_delay {
+            run_delay.refresh(self.now_ns, self.had_filter);
+        }
         let waited = self.backend.wait(wakeup_ns);
         let slept_from_ns = self.collected_ns;
         self.has_slept();
@@ -447,7 +451,7 @@ impl Reactor {
         if slept_ns >= RUN_DELAY_READ_NS
             && let Some(run_delay) = &mut self.run_delay
         {
-            self.collected_ns -= run_delay.since_last_reading_ns(self.collected_ns).min(slept_ns);
+            self.collected_ns -= run_delay.since_last_reading_ns(self.collected_ns, self.had_filter).min(slept_ns);
             self.turned_ns = self.collected_ns;
         }
     }
@@ -548,5 +552,29 @@ impl crate::queues::ShardQueues for Reactor {
     fn class_views(&self, now_ns: u64, disk: u16) -> Vec<crate::queues::ClassView> {
         let queue = self.queues.get(usize::from(disk)).and_then(Option::as_ref);
         queue.map_or(Vec::new(), |queue| queue.class_views(now_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::choose::BackendKind;
+    use crate::sandbox::forbid;
+    use crate::{Classes, DiskSetup};
+
+    /// A program that forbade itself to open files was killed by its shard.
+    #[test]
+    fn a_shard_with_a_new_seccomp_filter_opens_no_file() {
+        let run = || {
+            let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+            let mut reactor = Reactor::new(0, &topology, BackendKind::Null.make(8).unwrap()).unwrap();
+            let mut sleep = || reactor.park(Some(reactor.clock_ns() + 2 * RUN_DELAY_READ_NS)).unwrap();
+            sleep();
+            if thread_has_seccomp_filter() || !forbid(&crate::sandbox::OPENS, libc::SECCOMP_RET_KILL_THREAD) {
+                crate::skip::skip("a filter is there already, or this kernel takes none");
+            }
+            (0..3).for_each(|_| sleep());
+        };
+        std::thread::spawn(run).join().unwrap();
     }
 }

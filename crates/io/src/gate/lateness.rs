@@ -18,7 +18,7 @@
 
 use std::cell::Cell;
 
-use crate::sys::rusage::{RUN_DELAY_READ_NS, RunDelay, thread_has_seccomp_filter};
+use crate::sys::rusage::{RUN_DELAY_READ_NS, RunDelay};
 
 /// The calling thread's last reading of its CPU wait.
 #[derive(Clone, Copy)]
@@ -67,8 +67,8 @@ pub(super) fn may_read_after((_, began_ns): (u64, u64), now_ns: u64) -> bool {
 /// a reading takes some microseconds.
 pub(super) fn read_before(now_ns: u64, had_filter: bool) {
     let mut last = LAST_READING.get();
-    if last.was_long && may_open_proc(had_filter) {
-        last.run_delay.refresh(now_ns);
+    if last.was_long {
+        last.run_delay.refresh(now_ns, had_filter);
         LAST_READING.set(LastReading { was_long: false, ..last });
     }
 }
@@ -76,20 +76,14 @@ pub(super) fn read_before(now_ns: u64, had_filter: bool) {
 /// Returns for how long the device did not work on a call that this thread ends. Reads the CPU wait only after a long
 /// call. The call was admitted at `dispatched_ns`, which the thread learned at `began_ns`.
 pub(super) fn late_after((dispatched_ns, began_ns): (u64, u64), now_ns: u64, had_filter: bool) -> u64 {
-    if !may_read_after((dispatched_ns, began_ns), now_ns) || !may_open_proc(had_filter) {
+    if !may_read_after((dispatched_ns, began_ns), now_ns) {
         return began_ns.saturating_sub(dispatched_ns);
     }
     let mut run_delay = LAST_READING.get().run_delay;
     let read_at_ns = run_delay.read_at_ns();
-    let run_delay_ns = run_delay.since_last_reading_ns(now_ns);
+    let run_delay_ns = run_delay.since_last_reading_ns(now_ns, had_filter);
     LAST_READING.set(LastReading { run_delay, was_long: true });
     late_ns(dispatched_ns, began_ns, read_at_ns, run_delay_ns)
-}
-
-/// Returns whether a reading may open /proc: a seccomp filter that the program has set since may kill the program for
-/// that.
-fn may_open_proc(had_filter: bool) -> bool {
-    thread_has_seccomp_filter() == had_filter
 }
 
 #[cfg(all(test, not(plimsoll_loom)))]
@@ -102,6 +96,7 @@ mod tests {
     use super::super::{Call, Gate};
     use super::*;
     use crate::class::Class;
+    use crate::sandbox::{OPENS, forbid};
     use crate::topology::DiskSetup;
 
     /// Returns whether the calling thread reads /proc when it enters for a call of `took_ns`, and when it ends the
@@ -141,7 +136,7 @@ mod tests {
         }
         thread::spawn(move || {
             assert_eq!(reads_proc(&gate, RUN_DELAY_READ_NS), [false, true]);
-            if !forbid_to_open() {
+            if !forbid(&OPENS, libc::SECCOMP_RET_KILL_PROCESS) {
                 crate::skip::skip("this kernel takes no seccomp filter");
                 return;
             }
@@ -149,26 +144,6 @@ mod tests {
         })
         .join()
         .expect("it passes");
-    }
-
-    /// Makes the kernel kill the process if the calling thread opens a file. Returns whether it will.
-    fn forbid_to_open() -> bool {
-        let step = |code, k, jt, jf| libc::sock_filter { code, k, jt, jf };
-        #[cfg(target_arch = "x86_64")]
-        let calls = [libc::SYS_open, libc::SYS_openat];
-        #[cfg(not(target_arch = "x86_64"))]
-        let calls = [libc::SYS_openat];
-        // Loads the number of the call; kills if it is one of these; otherwise allows it.
-        let mut steps = vec![step(0x20, 0, 0, 0)];
-        for call in calls {
-            steps.extend([step(0x15, call as u32, 0, 1), step(0x06, libc::SECCOMP_RET_KILL_PROCESS, 0, 0)]);
-        }
-        steps.push(step(0x06, libc::SECCOMP_RET_ALLOW, 0, 0));
-        let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
-        // SAFETY: the call touches no memory.
-        let is_bound = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } == 0;
-        // SAFETY: the kernel copies the program, which lives until the call has ended.
-        is_bound && unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) } == 0
     }
 
     #[test]

@@ -108,14 +108,19 @@ impl RunDelay {
 
     /// Reads the wait again if the last reading is old. Call this before the interval that
     /// [`RunDelay::since_last_reading_ns`] measures.
-    pub(crate) fn refresh(&mut self, now_ns: u64) {
+    pub(crate) fn refresh(&mut self, now_ns: u64, had_filter: bool) {
         if now_ns.saturating_sub(self.read_at_ns) >= RUN_DELAY_READ_NS {
-            self.since_last_reading_ns(now_ns);
+            self.since_last_reading_ns(now_ns, had_filter);
         }
     }
 
-    /// Returns for how long the calling thread has waited for a CPU since the last reading; 0 if that is unknown.
-    pub(crate) fn since_last_reading_ns(&mut self, now_ns: u64) -> u64 {
+    /// Returns for how long the calling thread has waited for a CPU since the last reading; 0 if that is unknown. Does
+    /// not read if the thread has a seccomp filter, but no filter when its reactor or gate was made (`had_filter`): a
+    /// filter that the program has set since may kill the program at `open`.
+    pub(crate) fn since_last_reading_ns(&mut self, now_ns: u64, had_filter: bool) -> u64 {
+        if thread_has_seccomp_filter() != had_filter {
+            return 0;
+        }
         // A single reading may fail: the program may have no descriptor left.
         self.note(now_ns, thread_run_delay_ns().ok())
     }
