@@ -93,9 +93,12 @@ pub struct UringBackend {
     regions: Vec<Option<RegionId>>,
     /// Regions whose last buffer has been dropped.
     returned: Arc<Returned>,
-    /// The target of the eventfd's read. The kernel may write it while `wake_armed`.
+    /// The target of the eventfd's read, which the kernel may write while the ring holds that read: entry number
+    /// `wake_at`.
     wake_word: AlignedBuf,
-    wake_armed: bool,
+    wake_at: Option<u64>,
+    /// Entries pushed so far.
+    pushed: u64,
     /// Operations pushed whose completions have not been seen.
     in_ring: usize,
     ready: VecDeque<Completion>,
@@ -134,7 +137,8 @@ impl UringBackend {
             regions: Vec::new(),
             returned: Returned::new(&wake),
             wake_word: AlignedBuf::with_align(size_of::<u64>(), align_of::<u64>())?,
-            wake_armed: false,
+            wake_at: None,
+            pushed: 0,
             in_ring: 0,
             ready: VecDeque::with_capacity(capacity),
             helper: None,
@@ -173,19 +177,29 @@ impl UringBackend {
     /// The memory named by `entry` must stay valid until its completion has been seen.
     unsafe fn push(&mut self, entry: &squeue::Entry) -> Result<(), ()> {
         // SAFETY: the caller keeps the entry's memory valid until its completion has been seen.
-        unsafe { self.ring.submission().push(entry) }.map_err(|_| ())
+        unsafe { self.ring.submission().push(entry) }.map_err(|_| ())?;
+        self.pushed += 1;
+        Ok(())
     }
 
     /// Puts a read of the eventfd into the ring unless it holds one. Returns `false` if the ring is full.
     fn arm_wake(&mut self) -> bool {
-        if !self.wake_armed {
+        if self.wake_at.is_none() {
             let len_bytes = size_of::<u64>() as u32;
             let read = opcode::Read::new(Fd(self.doorbell.raw_fd()), self.wake_word.as_mut_ptr(), len_bytes);
             let entry = read.build().user_data(OWN_KEY);
-            // SAFETY: the backend owns the word and the eventfd, and its drop waits for this read.
-            self.wake_armed = unsafe { self.push(&entry) }.is_ok();
+            // SAFETY: the backend owns the word and the eventfd, and its drop waits for this read or leaks the word.
+            self.wake_at = unsafe { self.push(&entry) }.is_ok().then_some(self.pushed);
         }
-        self.wake_armed
+        self.wake_at.is_some()
+    }
+
+    /// Returns the number of operations that the kernel has taken and not completed.
+    fn in_kernel(&mut self) -> usize {
+        let left = self.ring.submission().len();
+        let taken = self.pushed - left as u64;
+        let is_wake_left = self.wake_at.is_some_and(|number| number > taken);
+        self.in_ring - (left - usize::from(is_wake_left))
     }
 
     /// Enters the kernel until it has taken all entries, or can take no more now.
@@ -233,7 +247,7 @@ impl UringBackend {
         for entry in self.ring.completion() {
             any = true;
             match own_or_operation(entry.user_data(), entry.result()) {
-                None => self.wake_armed = false,
+                None => self.wake_at = None,
                 Some(completion) => {
                     self.in_ring = self.in_ring.saturating_sub(1);
                     self.ready.push_back(completion);
@@ -505,20 +519,34 @@ unsafe impl Backend for UringBackend {
 
 impl Drop for UringBackend {
     /// Executes all accepted operations and waits for them: afterwards the kernel must not write to their memory. If
-    /// the kernel refuses every enter, waits for ever, because the kernel may still write to memory that would be
-    /// freed.
+    /// the kernel refuses every enter, because a sandbox now forbids it, drops the operations that it has not taken. If
+    /// it has taken some, waits for ever, because it may still write to memory that would be freed.
     fn drop(&mut self) {
-        while self.in_ring > 0 || self.wake_armed {
-            if self.wake_armed {
+        while self.in_ring > 0 || self.wake_at.is_some() {
+            if self.wake_at.is_some() {
                 self.doorbell.signal();
             }
-            let entered = self.ring.enter(1);
-            let any = self.collect();
-            if entered.is_err() && !any {
-                std::thread::sleep(RETRY);
+            let Err(error) = self.ring.enter(1) else {
+                self.collect();
+                continue;
+            };
+            if self.collect() {
+                continue;
             }
+            if !is_for_now(&error) && self.in_kernel() == 0 {
+                // The kernel cancels the read of the eventfd some time after this, so its target stays.
+                std::mem::forget(std::mem::replace(&mut self.wake_word, AlignedBuf::empty()));
+                return;
+            }
+            std::thread::sleep(RETRY);
         }
     }
+}
+
+/// Returns whether an enter failed for a reason that passes: a signal, full completions (EBUSY), no memory in the
+/// kernel (EAGAIN).
+fn is_for_now(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::conformance::{Promises, assert_passed, run};
+use crate::sandbox::forbid;
 use crate::skip::skip;
 
 /// The flags for older kernels must keep the contract as well.
@@ -110,5 +111,40 @@ fn more_rings_than_places_for_their_descriptors() {
             Ok(mut rings) => rings.iter_mut().for_each(|ring| ring.try_round_trip().unwrap()),
             Err(error) => return skip(format_args!("20 rings cannot be made here: {error}")),
         }
+    }
+}
+
+/// The drop waited for ever for the read of the eventfd, so a runtime whose program had forbidden io_uring to itself
+/// could not be stopped.
+#[test]
+fn a_ring_that_may_not_be_entered_any_more_is_dropped() {
+    for flags in FLAGS {
+        let (end, ended) = std::sync::mpsc::channel();
+        let run = move || {
+            let mut backend = UringBackend::with_flags(16, &[flags]).ok()?;
+            let path = std::env::temp_dir().join(format!("plimsoll-uring-forbidden-{}", std::process::id()));
+            let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+            let (file, _) = backend.open(&path, &options).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            // The kernel takes the read of the eventfd.
+            backend.wait(Some(clock::now_ns() + 1_000_000)).unwrap();
+            if !forbid(&[(libc::SYS_io_uring_enter, None)], libc::SECCOMP_RET_ERRNO | libc::EPERM as u32) {
+                return None;
+            }
+            let kind = Kind::Sync { data_only: false };
+            let operation = Operation { key: 1, file, kind, offset: 0, memory: Memory::None };
+            // SAFETY: a sync names no memory.
+            assert_eq!(unsafe { backend.submit(operation) }, Submit::Queued);
+            assert_eq!(backend.flush().unwrap_err().raw_os_error(), Some(libc::EPERM));
+            assert_eq!((backend.in_flight(), backend.in_kernel()), (1, 0));
+            Some(())
+        };
+        let thread = std::thread::spawn(move || end.send(run()));
+        match ended.recv_timeout(Duration::from_secs(60)) {
+            Ok(Some(())) => {}
+            Ok(None) => skip(format_args!("no ring with flags {flags:?}, or no seccomp filter")),
+            Err(error) => panic!("{flags:?}: {error}"),
+        }
+        thread.join().unwrap().unwrap();
     }
 }
