@@ -128,14 +128,15 @@ impl Context {
         usize::try_from(answer).map_err(|_| last_errno())
     }
 
-    /// Returns whether an event may be waiting. Reads the ring in our memory; if its magic number is unknown, returns
-    /// `true`.
-    fn may_have_events(&self) -> bool {
+    /// Returns the number of events that wait in the ring in our memory; `None` if the ring's magic number is unknown.
+    fn posted(&self) -> Option<usize> {
         let ring = self.0 as *const RingHead;
         // SAFETY: the context's number is the address of the ring, mapped until `io_destroy` in our drop; the kernel
         // changes only `head` and `tail` of it, which are atomics here.
         let ring = unsafe { &*ring };
-        ring.magic != RING_MAGIC || ring.head.load(Ordering::Relaxed) != ring.tail.load(Ordering::Acquire)
+        let (head, tail) = (ring.head.load(Ordering::Relaxed) as usize, ring.tail.load(Ordering::Acquire) as usize);
+        let entries = ring.entries as usize;
+        (ring.magic == RING_MAGIC).then(|| if tail < head { tail + entries - head } else { tail - head })
     }
 }
 
@@ -269,23 +270,26 @@ impl AioBackend {
         self.ready.push_back(Completion { key: flight.key, result });
     }
 
-    fn collect(&mut self) {
+    /// Takes the completions.
+    fn collect(&mut self) -> io::Result<()> {
         if let Some(helper) = self.helper.as_mut() {
             helper.collect(&mut self.ready);
         }
-        while self.in_kernel() > 0 && self.context.may_have_events() {
+        while self.in_kernel() > 0 && self.context.posted() != Some(0) {
             let mut events = std::mem::take(&mut self.events);
             let taken = self.context.events(&mut events, false);
-            let count = taken.unwrap_or(0);
-            for event in events.iter().take(count) {
+            for event in events.iter().take(*taken.as_ref().unwrap_or(&0)) {
                 self.land(event);
             }
             self.events = events;
-            // A signal interrupted the call; the next one takes the events.
-            if count == 0 {
-                return;
+            match taken {
+                // There were none, or a signal has interrupted the call; the next one takes the events.
+                Ok(0) | Err(libc::EINTR) => return Ok(()),
+                Ok(_) => {}
+                Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
             }
         }
+        Ok(())
     }
 
     fn land(&mut self, event: &IoEvent) {
@@ -308,9 +312,13 @@ impl AioBackend {
                 Ok(0) | Err(libc::EAGAIN) => return Ok(()),
                 Ok(count) => drop(self.waiting.drain(..count.min(self.waiting.len()))),
                 Err(libc::EINTR) => {}
-                Err(errno @ (libc::ENOSYS | libc::EPERM)) => return Err(io::Error::from_raw_os_error(errno)),
-                // Only the first block is at fault: for a bad later one, the call returns the number of blocks before
-                // it.
+                // A sandbox forbids the call, with no block, too.
+                // SAFETY: there is no block.
+                Err(errno @ (libc::ENOSYS | libc::EPERM)) if unsafe { self.context.submit(&[]) } == Err(errno) => {
+                    return Err(io::Error::from_raw_os_error(errno));
+                }
+                // Only the first block is at fault (EPERM: its file, by fanotify). For a bad later one, the call returns
+                // the number of blocks before it.
                 Err(errno) => self.refuse_first(errno),
             }
         }
@@ -384,7 +392,8 @@ unsafe impl Backend for AioBackend {
     }
 
     fn reap(&mut self, sink: &mut dyn FnMut(Completion)) -> usize {
-        self.collect();
+        // `wait` meets the same error, and returns it.
+        let _ = self.collect();
         let count = self.ready.len();
         self.ready.drain(..).for_each(sink);
         count
@@ -394,7 +403,7 @@ unsafe impl Backend for AioBackend {
         self.offer()?;
         let doorbell = Arc::clone(&self.doorbell);
         loop {
-            self.collect();
+            self.collect()?;
             let now_ns = clock::now_ns();
             let late = deadline_ns.is_some_and(|deadline_ns| now_ns >= deadline_ns);
             if doorbell.take_woken() || !self.ready.is_empty() || late {
@@ -446,8 +455,11 @@ impl Drop for AioBackend {
             match self.context.events(&mut event, true) {
                 Ok(_) => event.iter().for_each(|event| self.land(event)),
                 Err(libc::EINTR) => {}
-                // Not expected; `io_destroy` waits for the rest.
-                Err(_) => return,
+                // This process, a child of `fork`, has no such context.
+                Err(libc::EINVAL) => return,
+                // A sandbox forbids the call, and `io_destroy`, too. The operations that have events are over.
+                Err(_) if self.context.posted() >= Some(self.in_kernel()) => return,
+                Err(_) => std::thread::sleep(Duration::from_nanos(RETRY_NS)),
             }
         }
     }
@@ -456,11 +468,77 @@ impl Drop for AioBackend {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::forbid;
 
     #[test]
     fn structures_have_the_kernels_sizes() {
         assert_eq!((size_of::<Iocb>(), size_of::<IoEvent>()), (64, 32));
         assert_eq!(std::mem::offset_of!(Iocb, opcode), 16);
         assert_eq!(std::mem::offset_of!(Iocb, resfd), 60);
+    }
+
+    /// Returns a backend with a new, empty file.
+    fn with_file() -> Option<(AioBackend, FileId)> {
+        let mut backend = AioBackend::new(8).ok()?;
+        let thread = std::thread::current().id();
+        let path = std::env::temp_dir().join(format!("plimsoll-aio-{}-{thread:?}", std::process::id()));
+        let how = OpenOptions { create_new: true, ..OpenOptions::default() };
+        let (file, _) = backend.open(&path, &how).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        Some((backend, file))
+    }
+
+    fn read(file: FileId, byte: &mut u8) -> Operation {
+        let memory = Memory::Contiguous { ptr: byte, len_bytes: 1, region: None };
+        Operation { key: 1, file, kind: Kind::Read, offset: 0, memory }
+    }
+
+    const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+
+    /// A shard slept for ever if its program forbade these calls to itself.
+    #[test]
+    fn a_sandbox_that_forbids_to_take_events_breaks_the_backend_and_its_drop_waits_for_them() {
+        let run = || {
+            let mut byte = 7;
+            let (mut backend, file) = with_file()?;
+            // SAFETY: `byte` outlives the backend, whose drop waits for its operations.
+            assert_eq!(unsafe { backend.submit(read(file, &mut byte)) }, Submit::Queued);
+            backend.flush().unwrap();
+            if !forbid(&[(libc::SYS_io_getevents, None), (libc::SYS_io_destroy, None)], REFUSED) {
+                return None;
+            }
+            Some(backend.wait(Some(clock::now_ns() + 60_000_000_000)).map_err(|error| error.raw_os_error()))
+        };
+        match std::thread::spawn(run).join().unwrap() {
+            Some(waited) => assert_eq!(waited, Err(Some(libc::EPERM))),
+            None => crate::skip::skip("this kernel has no AIO, or takes no seccomp filter"),
+        }
+    }
+
+    /// All I/O of a shard ended with one file that a virus scanner had denied.
+    #[test]
+    fn a_refused_block_breaks_nothing_unless_a_sandbox_refuses_all() {
+        // Forbids calls with blocks, or all; the result of the flush, and the completions.
+        for (blocks, flushed, completed) in [(Some(1), None, vec![Err(libc::EPERM)]), (None, Some(libc::EPERM), vec![])]
+        {
+            let run = move || {
+                let mut byte = 7;
+                let (mut backend, file) = with_file()?;
+                if !forbid(&[(libc::SYS_io_submit, blocks)], REFUSED) {
+                    return None;
+                }
+                // SAFETY: `byte` outlives the backend, whose drop waits for its operations.
+                assert_eq!(unsafe { backend.submit(read(file, &mut byte)) }, Submit::Queued);
+                let flushed = backend.flush().err().and_then(|error| error.raw_os_error());
+                let mut completed = Vec::new();
+                backend.reap(&mut |completion| completed.push(completion.result));
+                drop(backend);
+                Some((flushed, completed))
+            };
+            match std::thread::spawn(run).join().unwrap() {
+                Some(found) => assert_eq!(found, (flushed, completed), "blocks: {blocks:?}"),
+                None => crate::skip::skip("this kernel has no AIO, or takes no seccomp filter"),
+            }
+        }
     }
 }
