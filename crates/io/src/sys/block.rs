@@ -126,7 +126,7 @@ pub fn uses(sys_root: &Path, proc_root: &Path, name: &str) -> io::Result<Vec<Use
 /// (`proc(5)`).
 fn read_swaps(proc_root: &Path) -> io::Result<Vec<String>> {
     let path = proc_root.join("swaps");
-    let text = match std::fs::read_to_string(&path) {
+    let text = match mounts::read_names(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))),

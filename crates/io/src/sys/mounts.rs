@@ -47,9 +47,14 @@ pub struct Mount {
 /// The system's error, with the path.
 pub fn read(proc_root: &Path) -> io::Result<Vec<Mount>> {
     let path = proc_root.join("self/mountinfo");
-    let text = std::fs::read_to_string(&path)
+    let text = read_names(&path)
         .map_err(|error| io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display())))?;
     Ok(parse(&text))
+}
+
+/// Reads a file with names in it, which need not be UTF-8.
+pub(super) fn read_names(path: &Path) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
 }
 
 /// Parses a text like `/proc/self/mountinfo`. Skips lines that are not mounts.
@@ -133,6 +138,20 @@ broken line
             assert_eq!((mount.mountpoint.as_str(), mount.file_system.as_str()), (mountpoint, file_system), "{path}");
         }
         assert_eq!(holding(&[], Path::new("/")), None);
+    }
+
+    /// One such mount, of any container, and no mount was known.
+    #[test]
+    fn a_name_that_is_not_utf_8_spoils_no_other() -> io::Result<()> {
+        let root = std::env::temp_dir().join(format!("plimsoll-mounts-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("self"))?;
+        let line: &[u8] = b"45 27 0:51 / /mnt/caf\xe9 rw - tmpfs none rw\n";
+        std::fs::write(root.join("self/mountinfo"), [MOUNTS.as_bytes(), line].concat())?;
+        let mounts = read(&root);
+        std::fs::remove_dir_all(&root)?;
+        let mounts = mounts?;
+        assert_eq!((mounts.len(), mounts[5].mountpoint.as_str()), (6, "/mnt/caf\u{fffd}"));
+        Ok(())
     }
 
     #[test]
