@@ -198,7 +198,11 @@ impl File {
     /// Fills `buffer` from `offset` on, and returns it with the number of bytes read: fewer only at the end of the
     /// file. Does not allocate. For direct I/O `offset` and the buffer's length must be multiples of
     /// [`FileInfo::offset_align_bytes`], and its address of [`FileInfo::memory_align_bytes`], which [`AlignedBuf::new`]
-    /// keeps. The buffer is lost (empty) only if the shard has broken down.
+    /// keeps.
+    ///
+    /// # Errors
+    /// As [`File::read_at`]; `InvalidInput` if offset, length or address are not aligned. The buffer is lost (empty) only
+    /// if the shard has broken down.
     pub async fn read_buffer_at(&self, offset: u64, buffer: AlignedBuf) -> (io::Result<usize>, AlignedBuf) {
         if let Err(error) = self.check_buffer("read", offset, &buffer) {
             return (Err(error), buffer);
@@ -219,8 +223,10 @@ impl File {
     }
 
     /// Writes `buffer` at `offset`, all of it or an error, and returns it. Neither allocates nor copies. Alignment as
-    /// for [`File::read_buffer_at`], errors as for [`File::write_all_at`]. The buffer is lost (empty) only if the shard
-    /// has broken down.
+    /// for [`File::read_buffer_at`].
+    ///
+    /// # Errors
+    /// As [`File::write_all_at`]. The buffer is lost (empty) only if the shard has broken down.
     pub async fn write_buffer_at(&self, offset: u64, buffer: AlignedBuf) -> (io::Result<()>, AlignedBuf) {
         if let Err(error) = self.check_writable().and_then(|()| self.check_buffer("write", offset, &buffer)) {
             return (Err(error), buffer);

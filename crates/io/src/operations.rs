@@ -52,7 +52,11 @@ macro_rules! operations {
                 (result, one(data))
             }
 
-            /// Reads at `offset` into `buffers` (at most 1024), one after the other.
+            /// Reads at `offset` into `buffers` (at most 1024), one after the other. Returns the bytes read or the error,
+            /// and the buffers.
+            ///
+            /// # Errors
+            #[doc = $errors]
             pub async fn read_vectored(
                 &self,
                 file: &Arc<SharedFile>,
@@ -65,7 +69,12 @@ macro_rules! operations {
                 (result, many(data))
             }
 
-            /// Writes all of `buffers` (at most 1024), one after the other, at `offset`, or returns an error.
+            /// Writes all of `buffers` (at most 1024), one after the other, at `offset`, or returns an error, and returns
+            /// the buffers.
+            ///
+            /// # Errors
+            #[doc = $errors]
+            /// `WriteZero` if the disk took fewer bytes.
             pub async fn write_vectored(
                 &self,
                 file: &Arc<SharedFile>,

@@ -13,7 +13,8 @@ use crate::mailbox::Message;
 use crate::request::{Data, Refused, RefusedReason, Request, Ticket, without_memory};
 
 impl Reactor {
-    /// Queues a request. [`Reactor::reap`] returns its result.
+    /// Queues a request, as of [`Reactor::now_ns`]: after a pause call [`Reactor::reap`] first, or the request counts as
+    /// having waited since the last turn. [`Reactor::reap`] returns its result.
     ///
     /// # Errors
     /// [`Refused`], with the reason and the request.
