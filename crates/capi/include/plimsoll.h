@@ -72,8 +72,8 @@ plimsoll_gate *plimsoll_open(const char *io_properties, const char *path, char *
 void plimsoll_close(plimsoll_gate *gate);
 
 /* Adds a class with `shares`, at least 1, and writes its number to `class_id`.
- * Returns 0; -EINVAL for no shares or a name that is not UTF-8, -EEXIST for a name that is taken, -ENOSPC after 65,535
- * classes. */
+ * Returns 0; -EINVAL for no shares or a name that is empty or not UTF-8, -EEXIST for a name that is taken, -ENOSPC after
+ * 65,535 classes. */
 int plimsoll_add_class(plimsoll_gate *gate, const char *name, uint32_t shares, uint32_t *class_id);
 
 /* Adds a group with `shares`, at least 1, in the group `parent_id` or in PLIMSOLL_NO_GROUP, and writes its number to

@@ -5,8 +5,8 @@
 //! every disk on every shard. This registry is the one place where classes are made and changed; the shards follow.
 //!
 //! # How it works
-//! Every change raises an epoch. A shard compares the epoch once a turn (one load of a line that is only written by
-//! changes) and copies the table if the epoch has risen.
+//! Every change to another value raises an epoch. A shard compares the epoch once a turn (one load of a line that is
+//! only written by changes) and copies the table if the epoch has risen.
 //!
 //! # Limits
 //! At most 65,535 classes and groups in the life of a registry: the number of a removed one is not given out again.
@@ -62,6 +62,10 @@ pub enum ClassError {
     NameTaken(String),
     /// No such class or group (any more).
     Unknown,
+    /// The name is empty.
+    NoName,
+    /// The default class cannot be removed.
+    Default,
     /// The parent is a class, not a group.
     NotAGroup(String),
     /// The group still has members.
@@ -84,6 +88,10 @@ impl fmt::Display for ClassError {
         match self {
             ClassError::NameTaken(name) => write!(f, "there is a class or group named `{name}` already"),
             ClassError::Unknown => write!(f, "no such class or group (was it removed?)"),
+            ClassError::NoName => write!(f, "a class or group has a name of at least one character"),
+            ClassError::Default => {
+                write!(f, "the class `default` cannot be removed: requests without a class are in it")
+            }
             ClassError::NotAGroup(name) => write!(f, "`{name}` is a class: only a group can have members"),
             ClassError::NotEmpty(name) => write!(f, "group `{name}` still has members: remove them first"),
             ClassError::TooMany => write!(f, "65,535 classes have been made: use fewer, or make a new registry"),
@@ -193,6 +201,9 @@ impl Classes {
     }
 
     fn add(&self, name: &str, parent: Option<Class>, shares: u32, is_group: bool) -> Result<Class, ClassError> {
+        if name.is_empty() {
+            return Err(ClassError::NoName);
+        }
         let mut table = self.table();
         if table.names.contains_key(name) {
             return Err(ClassError::NameTaken(name.to_owned()));
@@ -214,8 +225,10 @@ impl Classes {
     /// [`ClassError::Unknown`].
     pub fn set_shares(&self, class: Class, shares: u32) -> Result<(), ClassError> {
         let mut table = self.table();
-        table.get(class)?.shares = shares.max(1);
-        self.changed();
+        let old = std::mem::replace(&mut table.get(class)?.shares, shares.max(1));
+        if old != shares.max(1) {
+            self.changed();
+        }
         Ok(())
     }
 
@@ -252,8 +265,9 @@ impl Classes {
         {
             return Err(ClassError::ForClassesOnly { group: entry.name.to_string(), given });
         }
-        entry.qos = qos;
-        self.changed();
+        if std::mem::replace(&mut entry.qos, qos) != qos {
+            self.changed();
+        }
         Ok(())
     }
 
@@ -261,12 +275,12 @@ impl Classes {
     /// normally.
     ///
     /// # Errors
-    /// [`ClassError::Unknown`] (the default class cannot be removed), [`ClassError::NotEmpty`].
+    /// [`ClassError::Unknown`], [`ClassError::Default`], [`ClassError::NotEmpty`].
     pub fn remove(&self, class: Class) -> Result<(), ClassError> {
-        let mut table = self.table();
         if class == Class::DEFAULT {
-            return Err(ClassError::Unknown);
+            return Err(ClassError::Default);
         }
+        let mut table = self.table();
         let name = Arc::clone(&table.get(class)?.name);
         if table.classes.iter().any(|c| !c.removed && c.parent == Some(class)) {
             return Err(ClassError::NotEmpty(name.to_string()));
@@ -289,7 +303,7 @@ impl Classes {
         self.table().classes.clone()
     }
 
-    /// Returns the epoch, which rises with every change.
+    /// Returns the epoch, which rises with every change to another value.
     pub(crate) fn epoch(&self) -> u64 {
         self.0.epoch.load(Ordering::Acquire)
     }
@@ -320,13 +334,32 @@ mod tests {
         assert_eq!(classes.add_class("a", None, 1), Err(ClassError::NameTaken("a".into())));
         assert_eq!(classes.add_class("b", Some(a), 1), Err(ClassError::NotAGroup("a".into())));
         assert_eq!(classes.remove(group), Err(ClassError::NotEmpty("g".into())));
-        assert_eq!(classes.remove(Class::DEFAULT), Err(ClassError::Unknown));
+        assert_eq!(classes.remove(Class::DEFAULT), Err(ClassError::Default));
+        assert!(classes.remove(Class::DEFAULT).unwrap_err().to_string().contains("`default` cannot be removed"));
+        assert_eq!(classes.add_class("", None, 1), Err(ClassError::NoName));
+        assert_eq!(classes.add_group("", None, 1), Err(ClassError::NoName));
         let epoch = classes.epoch();
         classes.remove(a).unwrap();
         assert!(classes.epoch() > epoch);
         assert_eq!(classes.set_shares(a, 5), Err(ClassError::Unknown));
         assert_eq!(classes.find("a"), None);
         classes.add_class("a", None, 7).unwrap();
+    }
+
+    /// Each rise of the epoch makes every shard copy the table.
+    #[test]
+    fn a_change_to_the_same_values_raises_no_epoch() {
+        let classes = Classes::new();
+        let qos = Qos { max_wait_ns: Some(5), ..Qos::default() };
+        classes.set_qos(Class::DEFAULT, qos).unwrap();
+        let epoch = classes.epoch();
+        classes.set_shares(Class::DEFAULT, 100).unwrap();
+        classes.set_qos(Class::DEFAULT, qos).unwrap();
+        classes.update_qos(Class::DEFAULT, |_| {}).unwrap();
+        assert_eq!(classes.epoch(), epoch);
+        classes.set_shares(Class::DEFAULT, 101).unwrap();
+        classes.set_qos(Class::DEFAULT, Qos::default()).unwrap();
+        assert_eq!(classes.epoch(), epoch + 2);
     }
 
     /// What else a group was given was ignored without a word.

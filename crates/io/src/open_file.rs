@@ -16,6 +16,7 @@
 //! A read of 100 bytes at 8000 of a file with blocks of 4096 bytes is a read of 4096 to 8192, and a slice of it.
 //! [`File`] has an example.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,6 +43,9 @@ const POOLED_BYTES: usize = 16 << 10;
 ///
 /// Requests that are under way together have no order: before a read of a range, another write to it, or a sync that
 /// must include it, await the write. The part of a cancelled write that was in the device may overwrite a later one.
+///
+/// An error of the system names the operation, its range and the path, and keeps its kind;
+/// [`error_number`](crate::backend::error_number) returns its number, which `raw_os_error` does not know.
 ///
 /// # Example
 /// ```
@@ -158,7 +162,8 @@ impl File {
         }
         let buffer = self.buffer((until - from) as usize)?;
         let (read, mut buffer) = self.handle.read_at(&self.file, self.class, from, buffer).await;
-        let (read, skipped) = (read?, (offset - from) as usize);
+        let read = read.map_err(|error| self.failed(format_args!("read {len_bytes} bytes at {offset} of"), error))?;
+        let skipped = (offset - from) as usize;
         // What an earlier request left there is not the caller's.
         buffer.get_mut(read..).unwrap_or_default().fill(0);
         Ok(OwnedSlice::new(buffer, skipped..read.clamp(skipped, skipped + len_bytes)))
@@ -207,7 +212,10 @@ impl File {
         if let Err(error) = self.check_buffer("read", offset, &buffer) {
             return (Err(error), buffer);
         }
-        self.handle.read_at(&self.file, self.class, offset, buffer).await
+        let len_bytes = buffer.len();
+        let (read, buffer) = self.handle.read_at(&self.file, self.class, offset, buffer).await;
+        let failed = |error| self.failed(format_args!("read {len_bytes} bytes at {offset} of"), error);
+        (read.map_err(failed), buffer)
     }
 
     /// Copies `bytes` and writes them at `offset`: all of them or an error. If the file is open for direct I/O,
@@ -231,8 +239,10 @@ impl File {
         if let Err(error) = self.check_writable().and_then(|()| self.check_buffer("write", offset, &buffer)) {
             return (Err(error), buffer);
         }
+        let len_bytes = buffer.len();
         let (written, buffer) = self.handle.write_at(&self.file, self.class, offset, buffer).await;
-        (written.map(|_| ()), buffer)
+        let failed = |error| self.failed(format_args!("write {len_bytes} bytes at {offset} of"), error);
+        (written.map(|_| ()).map_err(failed), buffer)
     }
 
     /// Makes data and metadata durable, as `fsync`: all writes that have returned before this call, and the length. Of
@@ -243,7 +253,7 @@ impl File {
     /// of its clones fail, too, because the kernel reports lost pages only once: open it anew, and write again what was
     /// written since the last sync that succeeded.
     pub async fn sync_all(&self) -> io::Result<()> {
-        self.handle.sync(&self.file, self.class, false).await
+        self.sync(false).await
     }
 
     /// Makes data durable, as `fdatasync`: as [`File::sync_all`], without the metadata that a read does not need.
@@ -251,7 +261,12 @@ impl File {
     /// # Errors
     /// As [`File::sync_all`].
     pub async fn sync_data(&self) -> io::Result<()> {
-        self.handle.sync(&self.file, self.class, true).await
+        self.sync(true).await
+    }
+
+    async fn sync(&self, data_only: bool) -> io::Result<()> {
+        let synced = self.handle.sync(&self.file, self.class, data_only).await;
+        synced.map_err(|error| self.failed(format_args!("sync"), error))
     }
 
     /// Returns the length in bytes now.
@@ -260,7 +275,8 @@ impl File {
     /// The system's error, or as [`Handle::run`].
     pub async fn len_bytes(&self) -> io::Result<u64> {
         let file = Arc::clone(&self.file);
-        self.handle.run(move |shard| async move { shard.reactor().file_len(&file) }).await?
+        let len_bytes = self.handle.run(move |shard| async move { shard.reactor().file_len(&file) }).await?;
+        len_bytes.map_err(|error| self.failed(format_args!("find the length of"), error))
     }
 
     /// Sets the length, cutting off the bytes beyond it or adding zeros. Scheduled like every request.
@@ -270,7 +286,8 @@ impl File {
     pub async fn set_len(&self, len_bytes: u64) -> io::Result<()> {
         self.check_writable()?;
         check_end(0, len_bytes)?;
-        self.handle.set_len(&self.file, self.class, len_bytes).await
+        let set = self.handle.set_len(&self.file, self.class, len_bytes).await;
+        set.map_err(|error| self.failed(format_args!("set the length {len_bytes} of"), error))
     }
 
     /// Frees the space of a range. In a file it reads as zeros afterwards; on a block device what it reads as depends on
@@ -282,7 +299,8 @@ impl File {
     pub async fn discard(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
         self.check_writable()?;
         check_end(offset, len_bytes)?;
-        self.handle.discard(&self.file, self.class, offset, len_bytes).await
+        let discarded = self.handle.discard(&self.file, self.class, offset, len_bytes).await;
+        discarded.map_err(|error| self.failed(format_args!("discard {len_bytes} bytes at {offset} of"), error))
     }
 
     /// Reserves space for a range, growing the file unless `keep_size`.
@@ -294,7 +312,20 @@ impl File {
     pub async fn allocate(&self, offset: u64, len_bytes: u64, keep_size: bool) -> io::Result<()> {
         self.check_writable()?;
         check_end(offset, len_bytes)?;
-        self.handle.allocate(&self.file, self.class, offset, len_bytes, keep_size).await
+        let allocated = self.handle.allocate(&self.file, self.class, offset, len_bytes, keep_size).await;
+        allocated.map_err(|error| self.failed(format_args!("allocate {len_bytes} bytes at {offset} of"), error))
+    }
+
+    /// Names what failed in an error of the system or a short write. Refusals, and errors of the shard, are not about
+    /// this file.
+    #[cold]
+    fn failed(&self, what: fmt::Arguments<'_>, error: io::Error) -> io::Error {
+        let message = || format!("cannot {what} {}: {error}", self.path().display());
+        match error.raw_os_error() {
+            Some(errno) => explained(errno, message()),
+            None if error.kind() == io::ErrorKind::WriteZero => io::Error::new(error.kind(), message()),
+            None => error,
+        }
     }
 
     fn copied(&self, offset: u64, bytes: &[u8]) -> io::Result<AlignedBuf> {
@@ -343,8 +374,8 @@ impl File {
     }
 }
 
-impl std::fmt::Debug for File {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "File({}, {:?})", self.path().display(), self.class)
     }
 }

@@ -18,7 +18,7 @@ use crate::common::{
 };
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::backend::error_number;
-use plimsoll::backend::sim::{SimConfig, SimWorld};
+use plimsoll::backend::sim::{SimConfig, SimDiskState, SimWorld};
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::LatencyGoal;
 use plimsoll::sys::pin;
@@ -174,6 +174,37 @@ fn a_file_that_is_only_read_says_how_it_was_opened() {
         }
         assert_eq!(file.read_exact_at(0, 8192).await.unwrap()[..], [1; 8192]);
     });
+}
+
+#[test]
+fn an_error_of_the_system_names_the_operation_and_the_path() {
+    let world = SimWorld::new(&SimConfig::default()).unwrap();
+    let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+    let runtime = SimRuntime::new(&world, &topology).unwrap();
+    let errors = runtime.block_on(0, async {
+        let file = runtime.any_shard().open("/data/table", &CREATE).await.unwrap();
+        file.write_all_at(0, [1; 8192]).await.unwrap();
+        world.set_disk_state(0, SimDiskState::Failed).unwrap();
+        let buffer = || AlignedBuf::new(4096).unwrap();
+        [
+            ("read 5 bytes at 4099 of", file.read_at(4099, 5).await.unwrap_err()),
+            ("read 7 bytes at 0 of", file.read_exact_at(0, 7).await.unwrap_err()),
+            ("read 4096 bytes at 4096 of", file.read_buffer_at(4096, buffer()).await.0.unwrap_err()),
+            ("write 512 bytes at 512 of", file.write_all_at(512, [1; 512]).await.unwrap_err()),
+            ("write 4096 bytes at 8192 of", file.write_buffer_at(8192, buffer()).await.0.unwrap_err()),
+            ("sync", file.sync_all().await.unwrap_err()),
+            ("sync", file.sync_data().await.unwrap_err()),
+            ("find the length of", file.len_bytes().await.unwrap_err()),
+            ("set the length 512 of", file.set_len(512).await.unwrap_err()),
+            ("discard 512 bytes at 1024 of", file.discard(1024, 512).await.unwrap_err()),
+            ("allocate 512 bytes at 9216 of", file.allocate(9216, 512, false).await.unwrap_err()),
+        ]
+    });
+    let system = io::Error::from_raw_os_error(libc::EIO);
+    for (operation, error) in errors.unwrap() {
+        assert_eq!(error.to_string(), format!("cannot {operation} /data/table: {system}"));
+        assert_eq!((error.kind(), error_number(&error)), (system.kind(), libc::EIO));
+    }
 }
 
 #[test]
