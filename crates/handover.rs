@@ -348,7 +348,7 @@ pub(crate) struct ClassCounters {
 /// A place at which a thread asks the process that has the gate, which is another than its own. A line of the cache.
 #[derive(Default)]
 #[repr(C, align(64))]
-pub(crate) struct Slot {
+pub(crate) struct CallSlot {
     /// The process whose thread has the slot; 0: none.
     pub(crate) pid: AtomicU32,
     /// State of the thread's call, on which both sides sleep; the library's `slots` names the states.
@@ -382,7 +382,7 @@ pub(crate) struct Counters {
     pub(crate) slots_used: AtomicU32,
     /// Last sign of life of the process with the gate, on the monotonic clock, in nanoseconds.
     pub(crate) alive_ns: AtomicU64,
-    pub(crate) slots: [Slot; SLOTS],
+    pub(crate) slots: [CallSlot; SLOTS],
     /// The tokens that are left to the next gate, as `Disk::merge_tokens` describes them.
     pub(crate) tokens_until: [AtomicU64; BUCKETS_OF_TOKENS_MAX],
     /// Managed files that were opened.

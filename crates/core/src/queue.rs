@@ -60,7 +60,7 @@ use crate::classes::{ClassId, QueueError};
 use crate::disk::{Disk, Presence, QUEUES_MAX, Report};
 use crate::qos::Amount;
 use crate::request::{Direction, Op};
-use crate::slots::{NONE, RequestId, Slot, Slots};
+use crate::slots::{NONE, RequestId, RequestSlot, Slots};
 use crate::stats::{BlockedTime, WaitMark, WaitReason};
 use crate::target::LEVELS;
 use crate::tree::{Charge, Fairness, Pick, ROOT, Tree, Turn};
@@ -297,7 +297,7 @@ impl IoQueue {
 
         let len_bytes = if op.is_transfer() { len_bytes } else { 0 };
         let rest_fs = self.whole_cost(op, len_bytes).as_fs();
-        let slot = Slot { rest_fs, ..Slot::new(op, node, len_bytes, now_ns, user_data) };
+        let slot = RequestSlot { rest_fs, ..RequestSlot::new(op, node, len_bytes, now_ns, user_data) };
         let Some(at) = self.slots.insert(slot) else {
             self.members[node as usize].stats.refused += 1;
             return Err(QueueError::Full);

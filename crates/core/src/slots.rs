@@ -19,7 +19,7 @@ pub struct RequestId {
 /// A request in the slab.
 #[repr(align(64))]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slot {
+pub(crate) struct RequestSlot {
     pub(crate) generation: u32,
     pub(crate) live: bool,
     /// Whether the request is in the FIFO of its class: a part of it is still to be dispatched.
@@ -59,10 +59,10 @@ impl Default for Fifo {
     }
 }
 
-impl Slot {
+impl RequestSlot {
     /// Returns a request that is neither queued nor dispatched, without device time.
-    pub(crate) fn new(op: Op, class: u32, len_bytes: u32, enqueued_ns: u64, user_data: u64) -> Slot {
-        Slot {
+    pub(crate) fn new(op: Op, class: u32, len_bytes: u32, enqueued_ns: u64, user_data: u64) -> RequestSlot {
+        RequestSlot {
             generation: 0,
             live: true,
             queued: false,
@@ -86,7 +86,7 @@ impl Slot {
 /// The slab of a queue's requests, with its free list.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    slots: Vec<Slot>,
+    slots: Vec<RequestSlot>,
     free: u32,
     live: u32,
     limit: u32,
@@ -106,7 +106,7 @@ impl Slots {
     }
 
     /// Puts `new` into a free slot and returns its index; `None` at the limit.
-    pub(crate) fn insert(&mut self, mut new: Slot) -> Option<u32> {
+    pub(crate) fn insert(&mut self, mut new: RequestSlot) -> Option<u32> {
         if self.is_full() {
             return None;
         }
@@ -135,11 +135,11 @@ impl Slots {
         self.live -= 1;
     }
 
-    pub(crate) fn get(&self, at: u32) -> &Slot {
+    pub(crate) fn get(&self, at: u32) -> &RequestSlot {
         &self.slots[at as usize]
     }
 
-    pub(crate) fn get_mut(&mut self, at: u32) -> &mut Slot {
+    pub(crate) fn get_mut(&mut self, at: u32) -> &mut RequestSlot {
         &mut self.slots[at as usize]
     }
 
@@ -167,7 +167,7 @@ impl Slots {
     }
 
     pub(crate) fn unlink(&mut self, fifo: &mut Fifo, at: u32) {
-        let Slot { prev, next, .. } = self.slots[at as usize];
+        let RequestSlot { prev, next, .. } = self.slots[at as usize];
         // The new head keeps its stale `prev`, which is never read: writing it would touch a far cache line.
         let is_head = fifo.head == at;
         match next {
@@ -190,8 +190,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn slot(user_data: u64) -> Slot {
-        Slot::new(Op::Read, 0, 0, 0, user_data)
+    fn slot(user_data: u64) -> RequestSlot {
+        RequestSlot::new(Op::Read, 0, 0, 0, user_data)
     }
 
     proptest! {

@@ -44,7 +44,7 @@ pub struct LiveJob {
 pub(super) type Buckets = Vec<(u64, u32)>;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Slot {
+pub(super) struct LiveSlot {
     pub(super) job: LiveJob,
     pub(super) latency_sum_ns: u64,
     pub(super) recent: Buckets,
@@ -54,7 +54,7 @@ pub(super) struct Slot {
 pub(super) struct LiveShard {
     /// Time that the shard has measured, in nanoseconds.
     pub(super) counted_ns: u64,
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: Vec<LiveSlot>,
 }
 
 /// Sums over all jobs of one shard so far.
@@ -193,7 +193,7 @@ mod tests {
     fn shards_add_up_by_name() {
         let board = Board::default();
         board.clear(2);
-        let slot = |name: &str, requests, recent| Slot {
+        let slot = |name: &str, requests, recent| LiveSlot {
             job: LiveJob { name: name.to_owned(), requests, in_device: 1, ..LiveJob::default() },
             latency_sum_ns: 5,
             recent,

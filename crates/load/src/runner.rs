@@ -33,7 +33,7 @@ use plimsoll_sim::rng::Rng;
 use super::crew::{Crew, Member};
 use super::fiber::{Fiber, Then};
 use super::job::{Job, Pacing};
-use super::live::{Buckets, LiveJob, LiveShard, Slot, since};
+use super::live::{Buckets, LiveJob, LiveShard, LiveSlot, since};
 use super::pauses::due_after;
 use super::prepare::prepare;
 use super::unlink::{Place, Unlinker};
@@ -553,11 +553,11 @@ impl Runner<'_> {
             let live = LiveJob { name: job.spec.name.clone(), in_queue, in_device, ..LiveJob::default() };
             if !job.is_counting {
                 // The counts of the warm-up are dropped at its end.
-                return Slot { job: live, latency_sum_ns: 0, recent: since(before, &Histogram::default()) };
+                return LiveSlot { job: live, latency_sum_ns: 0, recent: since(before, &Histogram::default()) };
             }
             let (requests, bytes, errors) = (job.result.requests, job.result.bytes, job.result.errors);
             let live = LiveJob { requests, bytes, errors, ..live };
-            Slot { job: live, latency_sum_ns: job.latency_sum_ns, recent: since(before, &job.result.latency) }
+            LiveSlot { job: live, latency_sum_ns: job.latency_sum_ns, recent: since(before, &job.result.latency) }
         };
 
         let make = || LiveShard { counted_ns, slots: jobs.iter().zip(before).map(slot).collect() };

@@ -230,7 +230,7 @@ pub fn apply(client: &mut Client, settings: &[Setting], mode: Option<Mode>) -> R
 
 #[cfg(test)]
 mod tests {
-    use plimsoll::control::ClassInfo;
+    use plimsoll::control::ClassSettings;
 
     use super::*;
 
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn an_unknown_class_is_told_before_anything_changes() {
-        let class = |class: &str| ClassInfo {
+        let class = |class: &str| ClassSettings {
             class: class.to_owned(),
             group: None,
             is_group: false,

@@ -14,7 +14,7 @@ use plimsoll::sys::clock::now_ns;
 use plimsoll::{Call, Class, Permit};
 
 use crate::gate::{self, OwnGate};
-use crate::handover::{Counters, Kind, SLOTS, Slot};
+use crate::handover::{CallSlot, Counters, Kind, SLOTS};
 use crate::slots::{self, ADMITTED, ASKED, ASKED_AGAIN, ENDED, FREE, REFUSED, TICK, sleep, wake};
 use crate::{apart, fds, state};
 
@@ -124,7 +124,7 @@ fn keep_house(counters: &'static Counters) {
 
 /// Refuses the call at a slot that has no thread here. No permit of an earlier call at the slot is left: that call was
 /// admitted by a process that had the gate before.
-fn refuse(slot: &Slot) {
+fn refuse(slot: &CallSlot) {
     for state in [ASKED, ASKED_AGAIN] {
         if slot.state.compare_exchange(state, REFUSED, AcqRel, Relaxed).is_ok() {
             wake(&slot.state);
@@ -160,7 +160,7 @@ fn is_stopped(pid: u32) -> bool {
 }
 
 /// Enters the gate on behalf of the thread that has `slot`, until the process gives up the gate.
-fn serve(slot: &'static Slot) {
+fn serve(slot: &'static CallSlot) {
     let mut permit: Option<Permit<'static>> = None;
     while let Some(own) = gate::own() {
         let seen = slot.state.load(Acquire);
@@ -180,7 +180,7 @@ fn serve(slot: &'static Slot) {
 }
 
 /// Waits at the gate for the call at `slot`, and answers the call. Returns the permit, unless the call was withdrawn.
-fn admit(own: &'static OwnGate, slot: &Slot) -> Option<Permit<'static>> {
+fn admit(own: &'static OwnGate, slot: &CallSlot) -> Option<Permit<'static>> {
     let kind = Kind::ALL.get(slot.kind.load(Relaxed) as usize).copied().unwrap_or(Kind::Read);
     let class = own.classes.get(slot.class.load(Relaxed) as usize).copied().unwrap_or(Class::DEFAULT);
     let (len_bytes, offset_bytes) = (slot.len_bytes.load(Relaxed), slot.offset_bytes.load(Relaxed));
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_call_that_waits_at_a_desk_without_a_thread_is_refused() {
-        let slot = Slot::default();
+        let slot = CallSlot::default();
         for (before, after) in [
             (FREE, FREE),
             (ASKED, REFUSED),

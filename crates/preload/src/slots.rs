@@ -29,7 +29,7 @@ use std::time::Duration;
 use plimsoll::Passed;
 use plimsoll::sys::clock::now_ns;
 
-use crate::handover::{Counters, Kind, SLOTS, Slot};
+use crate::handover::{CallSlot, Counters, Kind, SLOTS};
 use crate::{errno, state};
 
 pub(crate) const FREE: u32 = 0;
@@ -91,7 +91,7 @@ pub(crate) enum Denied {
 
 /// An admitted call. Dropping it ends the call.
 pub(crate) struct SlotPermit {
-    slot: &'static Slot,
+    slot: &'static CallSlot,
     len_bytes: u32,
     asked_ns: u64,
     waited_ns: u64,
@@ -188,7 +188,7 @@ pub(crate) fn withdraw_left(counters: &Counters) {
 
 /// Withdraws or ends the call at `slot`, whose thread does not go on with it, if its state is still `seen`. A thread
 /// that is continued meanwhile, and ends its call itself, may find the number of its bytes replaced.
-pub(crate) fn end(slot: &Slot, seen: u32) {
+pub(crate) fn end(slot: &CallSlot, seen: u32) {
     slot.moved_bytes.store(0, Relaxed);
     slot.errno.store(libc::ECANCELED.unsigned_abs(), Relaxed);
     if slot.state.compare_exchange(seen, ENDED, AcqRel, Relaxed).is_ok() {
@@ -214,7 +214,7 @@ pub(crate) fn has_gate(counters: &Counters, owner: u32) -> bool {
 }
 
 /// Returns the calling thread's slot. If it has none, takes a free one. Returns `None` if all are taken.
-fn mine(counters: &'static Counters) -> Option<&'static Slot> {
+fn mine(counters: &'static Counters) -> Option<&'static CallSlot> {
     let pid = state::pid();
     let own = MINE.with(|mine| mine.number.get().filter(|_| mine.pid.get() == pid));
     let number = own.or_else(|| {

@@ -34,7 +34,7 @@ use super::{Dispatch, IoQueue, Mode, Passed, fair_cost, weight};
 use crate::bucket::ticks_with_carry;
 use crate::classes::ClassId;
 use crate::request::Op;
-use crate::slots::Slot;
+use crate::slots::RequestSlot;
 use crate::tree::ROOT;
 use crate::units::Cost;
 
@@ -62,8 +62,8 @@ impl IoQueue {
         let Passed { ticks, buckets, tokens } = self.enter_at_once(now_ns, lane, (op, len_bytes), cost)?;
         self.disk.note_mix(op.direction(), cost);
 
-        let request = Slot::new(op, node, len_bytes, now_ns, user_data);
-        let slot = self.slots.insert(Slot { dispatched_bytes: len_bytes, outstanding: 1, ..request })?;
+        let request = RequestSlot::new(op, node, len_bytes, now_ns, user_data);
+        let slot = self.slots.insert(RequestSlot { dispatched_bytes: len_bytes, outstanding: 1, ..request })?;
 
         let member = &mut self.members[node as usize];
         member.latencies[op.direction() as usize].get_or_insert_default().queue.record(0);

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::bucket::{Tokens, ticks_with_carry};
 use crate::request::Direction;
-use crate::slots::{RequestId, Slot};
+use crate::slots::{RequestId, RequestSlot};
 use crate::target::Experience;
 use crate::tree::{Charge, Turn};
 
@@ -223,7 +223,7 @@ impl IoQueue {
     /// For a caller that executes a request in one call: it executes the dispatched part, and enqueues the rest again.
     pub fn cut(&mut self, id: RequestId) -> Option<u32> {
         let at = self.slots.find(id)?;
-        let Slot { queued, outstanding, dispatched_bytes, .. } = *self.slots.get(at);
+        let RequestSlot { queued, outstanding, dispatched_bytes, .. } = *self.slots.get(at);
         if !queued || outstanding == 0 {
             return None;
         }

@@ -72,13 +72,13 @@ pub(super) struct Home {
 }
 
 /// A free part of a chunk.
-struct Slot {
+struct FreeBuffer {
     ptr: NonNull<u8>,
     chunk: Arc<Allocation>,
 }
 
 // SAFETY: a slot is the address of bytes of its chunk that nothing else may use until it becomes a buffer.
-unsafe impl Send for Slot {}
+unsafe impl Send for FreeBuffer {}
 
 /// Buffers for requests, shared by any number of threads: of up to 2 MiB each, in huge pages where the kernel has some,
 /// and used again. Of unused memory a pool keeps 32 MiB, and 2 MiB for each of its 32 classes of lengths.
@@ -93,7 +93,7 @@ unsafe impl Send for Slot {}
 /// # Ok::<(), plimsoll::buffer::BufferError>(())
 /// ```
 pub struct BufferPool {
-    free: [Mutex<Vec<Slot>>; CLASSES],
+    free: [Mutex<Vec<FreeBuffer>>; CLASSES],
     free_bytes: AtomicUsize,
 }
 
@@ -104,7 +104,7 @@ impl BufferPool {
         Arc::new(BufferPool { free: std::array::from_fn(|_| Mutex::default()), free_bytes: AtomicUsize::new(0) })
     }
 
-    fn lock(&self, class: usize) -> MutexGuard<'_, Vec<Slot>> {
+    fn lock(&self, class: usize) -> MutexGuard<'_, Vec<FreeBuffer>> {
         self.free[class].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -134,7 +134,7 @@ impl BufferPool {
     }
 
     /// Returns the buffers of a new chunk: one, and the others.
-    fn new_chunk(self: &Arc<BufferPool>, class: usize) -> Result<(Slot, Vec<Slot>), BufferError> {
+    fn new_chunk(self: &Arc<BufferPool>, class: usize) -> Result<(FreeBuffer, Vec<FreeBuffer>), BufferError> {
         let (step_bytes, count) = (bytes_of(class), CHUNK_BYTES / bytes_of(class));
         let mut chunk = Allocation::in_huge_pages(CHUNK_BYTES)?;
         chunk.home = Some(Home { pool: Arc::downgrade(self), class, free: count.into() });
@@ -142,13 +142,13 @@ impl BufferPool {
         let slot = |number: usize| {
             // SAFETY: `count` times `step_bytes` is at most the chunk's length, and slots do not overlap.
             let ptr = unsafe { chunk.ptr.add(number * step_bytes) };
-            Slot { ptr, chunk: Arc::clone(&chunk) }
+            FreeBuffer { ptr, chunk: Arc::clone(&chunk) }
         };
         Ok((slot(0), (1..count).rev().map(slot).collect()))
     }
 
     /// Takes the memory of a buffer back.
-    fn give_back(&self, slot: Slot) {
+    fn give_back(&self, slot: FreeBuffer) {
         let (class, chunk) = (slot.home().class, Arc::as_ptr(&slot.chunk));
         let chunk_slots = CHUNK_BYTES / bytes_of(class);
         let free_bytes = self.free_bytes.fetch_add(bytes_of(class), Relaxed) + bytes_of(class);
@@ -166,7 +166,7 @@ impl BufferPool {
     }
 }
 
-impl Slot {
+impl FreeBuffer {
     fn home(&self) -> &Home {
         match &self.chunk.home {
             Some(home) => home,
@@ -185,7 +185,7 @@ impl Home {
 /// Gives the memory of a dropped buffer back to its pool, if it has one that still exists.
 pub(super) fn give_back(ptr: NonNull<u8>, chunk: Arc<Allocation>) {
     if let Some(pool) = chunk.home.as_ref().and_then(|home| home.pool.upgrade()) {
-        pool.give_back(Slot { ptr, chunk });
+        pool.give_back(FreeBuffer { ptr, chunk });
     }
 }
 

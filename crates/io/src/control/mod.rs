@@ -60,8 +60,8 @@ mod traces;
 pub use client::{Client, ClientError};
 pub use place::{directory, prepare, programs, socket_of};
 pub use protocol::{
-    Answer, ClassInfo, ClassState, DiskInfo, DiskState, ErrorCode, Hello, LINE_MAX_BYTES, Limit, LimitsChange, Mode,
-    PROTOCOL, Percentiles, Recent, Request, Snapshot, TraceStopped, WindowLimit,
+    Answer, ClassSettings, ClassState, DiskInfo, DiskState, ErrorCode, Hello, LINE_MAX_BYTES, Limit, LimitsChange,
+    Mode, PROTOCOL, Percentiles, Recent, Request, Snapshot, TraceStopped, WindowLimit,
 };
 pub use server::{ServeError, Server};
 

@@ -304,7 +304,7 @@ pub struct Hello {
     /// The disks, by number.
     pub disks: Vec<DiskInfo>,
     /// The present classes and groups.
-    pub classes: Vec<ClassInfo>,
+    pub classes: Vec<ClassSettings>,
     /// Whether a trace is being recorded.
     pub is_tracing: bool,
 }
@@ -322,7 +322,7 @@ pub struct DiskInfo {
 
 /// A class or group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ClassInfo {
+pub struct ClassSettings {
     /// Its name.
     pub class: String,
     /// Its group; null for none.

@@ -30,7 +30,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::connection::{Connection, Line};
 use super::place;
 use super::protocol::{
-    Answer, ClassInfo, DiskInfo, ErrorCode, Hello, LINE_MAX_BYTES, LimitsChange, Mode, PROTOCOL, Request, TraceStopped,
+    Answer, ClassSettings, DiskInfo, ErrorCode, Hello, LINE_MAX_BYTES, LimitsChange, Mode, PROTOCOL, Request,
+    TraceStopped,
 };
 use super::snapshot;
 use super::traces;
@@ -398,7 +399,7 @@ impl Responder {
         };
 
         let table = topology.classes().list();
-        let class = |info: &crate::class::ClassInfo| ClassInfo {
+        let class = |info: &crate::class::ClassInfo| ClassSettings {
             class: info.name.to_string(),
             group: info.parent.and_then(|group| table.get(group.index())).map(|group| group.name.to_string()),
             is_group: info.is_group,

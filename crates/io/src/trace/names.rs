@@ -4,7 +4,7 @@
 //! Events name classes and files by number. A trace must contain their names, even of those made after it began.
 //!
 //! # How it works
-//! [`FileTable`] gives numbers to files and keeps the path of each number until another file gets it. Every entry has
+//! [`FileNames`] gives numbers to files and keeps the path of each number until another file gets it. Every entry has
 //! the count of changes at which it was made, so that [`NamesTold`] finds the entries added since its last call.
 //!
 //! # Limits
@@ -29,7 +29,7 @@ const USED_AGAIN_AFTER: usize = 64;
 
 /// The files of a program by number. Freed numbers are reused later, oldest first.
 #[derive(Default)]
-pub(crate) struct FileTable(Mutex<Files>);
+pub(crate) struct FileNames(Mutex<Files>);
 
 #[derive(Default)]
 struct Files {
@@ -44,7 +44,7 @@ struct Entry {
     changed_at: u64,
 }
 
-impl FileTable {
+impl FileNames {
     /// Returns a number for a new file.
     pub(crate) fn take(&self, path: &Path, disk: u16) -> u32 {
         let mut files = self.files();
@@ -84,7 +84,7 @@ pub(super) struct NamesTold {
 impl NamesTold {
     /// Returns the new or changed names; `None` if there are none. The first call returns all names, including those of
     /// the disks.
-    pub(super) fn what_is_new(&mut self, classes: &Classes, files: &FileTable, disks: &[String]) -> Option<Names> {
+    pub(super) fn what_is_new(&mut self, classes: &Classes, files: &FileNames, disks: &[String]) -> Option<Names> {
         let mut names = Names::default();
         if !std::mem::replace(&mut self.has_begun, true) {
             names.disks = (0..).zip(disks.iter().cloned()).collect();
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_has_changed_is_told_once() {
-        let (classes, files, mut told) = (Classes::new(), FileTable::default(), NamesTold::default());
+        let (classes, files, mut told) = (Classes::new(), FileNames::default(), NamesTold::default());
         let a = files.take("/a".as_ref(), 0);
         let names = told.what_is_new(&classes, &files, &["disk".to_owned()]).unwrap();
         assert_eq!((names.classes.len(), names.files[&a].path.as_str(), names.disks.len()), (1, "/a", 1));

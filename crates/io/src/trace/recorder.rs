@@ -30,7 +30,7 @@ use plimsoll_core::trace::Event;
 use plimsoll_core::{ControlEvent, Disk, EventKind, EventReason};
 
 use super::format::{BODY_MAX_BYTES, Clock, Writer};
-use super::names::{FileTable, NamesTold};
+use super::names::{FileNames, NamesTold};
 use super::ring::{RingReader, RingWriter, ring};
 use crate::class::Classes;
 use crate::sys::clock::now_ns;
@@ -176,7 +176,7 @@ impl Tracing {
 pub(crate) struct Recorder {
     classes: Classes,
     disks: Vec<Arc<Disk>>,
-    files: FileTable,
+    files: FileNames,
     /// Rises with every start and stop; odd while a trace runs. Changed under the lock of `spare`.
     epoch: AtomicU64,
     /// The last request number of each shard, for the shard's next reactor.
@@ -207,7 +207,7 @@ impl Recorder {
         Recorder {
             classes,
             disks,
-            files: FileTable::default(),
+            files: FileNames::default(),
             epoch: AtomicU64::new(0),
             numbers: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             session: Mutex::default(),
@@ -215,7 +215,7 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn files(&self) -> &FileTable {
+    pub(crate) fn files(&self) -> &FileNames {
         &self.files
     }
 
