@@ -12,16 +12,13 @@ use plimsoll::control::{
 };
 use plimsoll::core::WaitReason;
 use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};
-use plimsoll_measure::load::Stop;
 use plimsoll_observe::attach::{self, AttachError, AttachReport, Setting};
 use plimsoll_show::table::Column;
 
 use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::{BriefFormat, time_within};
-use crate::{interrupt, recording, screen};
-
-/// Interval at which a waiting view checks whether it is to end.
-const TICK: Duration = Duration::from_millis(20);
+use crate::interrupt::Interrupt;
+use crate::{recording, screen};
 
 /// Columns that a narrow terminal leaves out, in this order: shares seldom change, and queueing shows in the latencies.
 const EXPENDABLE: [&str; 2] = ["shares", "queued"];
@@ -98,8 +95,7 @@ pub(crate) fn run(arguments: &AttachArguments) -> Result<Outcome, Failure> {
     let mut client = Client::connect(&socket)?;
     // Refuse a misspelled class before the trace starts.
     attach::requests(client.hello(), &arguments.settings)?;
-    let stop = Stop::default();
-    interrupt::stop_on_signal(&stop)?;
+    let interrupt = Interrupt::on_signal()?;
     let trace = arguments.trace.as_deref().map(|path| Trace::start(&mut client, &socket, path)).transpose()?;
 
     let changes = attach::describe(client.hello(), &arguments.settings);
@@ -113,12 +109,12 @@ pub(crate) fn run(arguments: &AttachArguments) -> Result<Outcome, Failure> {
     // A live view would erase the lines, so they are printed after it.
     let tell_changes = || changes.iter().for_each(|change| screen::note(change));
     let shown = if is_live {
-        let shown = live(&mut client, arguments, &stop);
+        let shown = live(&mut client, arguments, &interrupt);
         tell_changes();
         shown
     } else {
         tell_changes();
-        once(&mut client, arguments, &stop)
+        once(&mut client, arguments, &interrupt)
     };
     trace.iter().try_for_each(|trace| trace.end(&mut client))?;
     shown
@@ -203,25 +199,17 @@ fn list(format: BriefFormat) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Waits for one interval, or until `stop` is set.
-fn wait(arguments: &AttachArguments, stop: &Stop) {
-    let until = Instant::now() + arguments.interval;
-    while !stop.is_asked() && Instant::now() < until {
-        std::thread::sleep(TICK.min(until.saturating_duration_since(Instant::now())));
-    }
-}
-
 /// Measures one interval. Returns the snapshot at its end.
-fn look(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result<Snapshot, ClientError> {
+fn look(client: &mut Client, interval: Duration, interrupt: &Interrupt) -> Result<Snapshot, ClientError> {
     client.snapshot()?;
-    wait(arguments, stop);
+    interrupt.wait(Instant::now() + interval);
     let snapshot = client.snapshot()?;
     client.refresh()?;
     Ok(snapshot)
 }
 
-fn once(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result<Outcome, Failure> {
-    let snapshot = match look(client, arguments, stop) {
+fn once(client: &mut Client, arguments: &AttachArguments, interrupt: &Interrupt) -> Result<Outcome, Failure> {
+    let snapshot = match look(client, arguments.interval, interrupt) {
         // With a trace, the record is the result; the caller reports it.
         Err(error) if arguments.trace.is_some() && has_ended(&error) => return Ok(Outcome::Done),
         other => other?,
@@ -234,12 +222,12 @@ fn once(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result
             screen::print(&as_json(&report)?)?;
         }
     }
-    Ok(if stop.is_asked() { Outcome::Interrupted } else { Outcome::Done })
+    Ok(if interrupt.is_asked() { Outcome::Interrupted } else { Outcome::Done })
 }
 
-/// Redraws the view each interval until `stop` is set or the program ends.
-fn live(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result<Outcome, Failure> {
-    while !stop.is_asked() {
+/// Redraws the view each interval until a signal or the end of the program.
+fn live(client: &mut Client, arguments: &AttachArguments, interrupt: &Interrupt) -> Result<Outcome, Failure> {
+    while !interrupt.is_asked() {
         match view(client, screen::width(std::io::stdout())) {
             Ok(text) => screen::print_anew(&text)?,
             Err(error) if has_ended(&error) => {
@@ -250,7 +238,7 @@ fn live(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result
             }
             Err(error) => return Err(error.into()),
         }
-        wait(arguments, stop);
+        interrupt.wait(Instant::now() + arguments.interval);
     }
     Ok(Outcome::Done)
 }

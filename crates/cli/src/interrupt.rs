@@ -1,7 +1,9 @@
 //! Ctrl-C (and SIGTERM, SIGHUP) end the work; the command then prints its results so far and cleans up as always. A
 //! second signal ends the process, also where a disk that hangs or a reader that does not read holds it.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use plimsoll_measure::load::Stop;
@@ -10,6 +12,27 @@ use crate::failure::{Failure, INTERRUPTED};
 
 /// Time after the first signal in which further ones are the same key press: a shell and `sudo` may both pass it on.
 const SAME: Duration = Duration::from_secs(1);
+
+/// The signal that ends a view. A view waits for it between two readings; nothing runs meanwhile.
+pub(crate) struct Interrupt(Receiver<Infallible>);
+
+impl Interrupt {
+    pub(crate) fn on_signal() -> Result<Interrupt, Failure> {
+        let (until, is_asked) = channel();
+        let mut until = Some(until);
+        on_signal(move || drop(until.take()))?;
+        Ok(Interrupt(is_asked))
+    }
+
+    /// Waits until `until` or a signal. Returns whether there was a signal, now or earlier.
+    pub(crate) fn wait(&self, until: Instant) -> bool {
+        self.0.recv_timeout(until.saturating_duration_since(Instant::now())) != Err(RecvTimeoutError::Timeout)
+    }
+
+    pub(crate) fn is_asked(&self) -> bool {
+        self.wait(Instant::now())
+    }
+}
 
 pub(crate) fn stop_on_signal(stop: &Stop) -> Result<(), Failure> {
     let stop = stop.clone();

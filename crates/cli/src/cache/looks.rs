@@ -8,12 +8,12 @@ use plimsoll_cache_tools::hits::HitTable;
 use plimsoll_cache_tools::iostat::{CSV_HEADER, Interval};
 use plimsoll_cache_tools::live;
 use plimsoll_cache_tools::status;
-use plimsoll_measure::load::Stop;
 
 use super::{CacheFlag, tables};
 use crate::failure::{Failure, Outcome, as_json_line};
 use crate::flags::{ReportFormat, time_within};
-use crate::{interrupt, screen};
+use crate::interrupt::Interrupt;
+use crate::screen;
 
 /// Show the state of a cache's disks, and its hits, inserts and evictions since it was opened
 #[derive(Args, Debug)]
@@ -68,8 +68,7 @@ pub(super) struct IostatArguments {
 }
 
 pub(super) fn iostat(arguments: &IostatArguments) -> Result<Outcome, Failure> {
-    let stop = Stop::default();
-    interrupt::stop_on_signal(&stop)?;
+    let interrupt = Interrupt::on_signal()?;
     let count = if arguments.every.is_some() { arguments.count.unwrap_or(u64::MAX) } else { 1 };
     let mut before = None;
 
@@ -88,12 +87,8 @@ pub(super) fn iostat(arguments: &IostatArguments) -> Result<Outcome, Failure> {
             return Ok(Outcome::Done);
         }
 
-        let until = Instant::now() + arguments.every.unwrap_or(Duration::from_secs(1));
-        while Instant::now() < until {
-            if stop.is_asked() {
-                return Ok(Outcome::Interrupted);
-            }
-            std::thread::sleep(Duration::from_millis(50).min(until.saturating_duration_since(Instant::now())));
+        if interrupt.wait(Instant::now() + arguments.every.unwrap_or(Duration::from_secs(1))) {
+            return Ok(Outcome::Interrupted);
         }
     }
 }

@@ -16,7 +16,6 @@
 //! `plimsoll stat 1 10 --record disks.stat`: ten reports, and eleven readings in the file.
 
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Instant;
 
 use plimsoll_observe::stat::history::History;
@@ -30,33 +29,15 @@ use super::recording::Recording;
 use super::sink::{AnswerPlace, Sink};
 use super::watching::watch;
 use crate::failure::{Failure, Outcome};
-use crate::{interrupt, screen};
-
-/// Signalled by Ctrl-C, SIGTERM or SIGHUP.
-pub(super) struct Stop(Receiver<()>);
-
-impl Stop {
-    pub(super) fn on_signal() -> Result<Stop, Failure> {
-        let (asked, asks) = channel();
-        interrupt::on_signal(move || {
-            // If the run has already ended, there is nothing to stop.
-            let _ = asked.send(());
-        })?;
-        Ok(Stop(asks))
-    }
-
-    /// Waits until `until` or a signal. Returns whether there was a signal.
-    pub(super) fn wait(&self, until: Instant) -> bool {
-        self.0.recv_timeout(until.saturating_duration_since(Instant::now())) != Err(RecvTimeoutError::Timeout)
-    }
-}
+use crate::interrupt::Interrupt;
+use crate::screen;
 
 pub(super) fn run(arguments: &StatArguments, history: &mut Option<History>) -> Result<Outcome, Failure> {
     // Read the disk files before setting the Ctrl-C handler: a pipe without a writer blocks, and must stay
     // interruptible.
     let watch = Live::watch(arguments)?;
     // Install the handler before the first reading: a user who ends the run early gets a whole document, too.
-    let stop = Stop::on_signal()?;
+    let interrupt = Interrupt::on_signal()?;
     let mut live = Live::start(arguments, watch)?;
     let mut sink = arguments.sink(Host::read(&arguments.host.proc_root), history);
     if arguments.saved.record.is_some() {
@@ -80,7 +61,7 @@ pub(super) fn run(arguments: &StatArguments, history: &mut Option<History>) -> R
         let mut due = Instant::now();
         while ended.as_ref().is_ok_and(|is_asked| !is_asked) && left != Some(0) && !sink.is_closed {
             due = (due + every).max(Instant::now());
-            if stop.wait(due) {
+            if interrupt.wait(due) {
                 ended = Ok(true);
                 break;
             }

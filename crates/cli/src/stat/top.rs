@@ -28,8 +28,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::StatArguments;
-use super::live::{Live, Stop};
+use super::live::Live;
 use crate::failure::{Failure, Outcome};
+use crate::interrupt::Interrupt;
 use view::View;
 
 /// Default interval.
@@ -64,7 +65,7 @@ pub(super) fn run(arguments: &StatArguments, history: &mut Option<History>) -> R
 
     // Read the disk files before setting the Ctrl-C handler, as `live::run` does.
     let watch = Live::watch(arguments)?;
-    let stop = Stop::on_signal()?;
+    let interrupt = Interrupt::on_signal()?;
     let mut live = Live::start(arguments, watch)?;
     let every = arguments.every.unwrap_or(EVERY);
     let mut top = Top {
@@ -76,7 +77,7 @@ pub(super) fn run(arguments: &StatArguments, history: &mut Option<History>) -> R
     };
 
     let mut terminal = ratatui::try_init()?;
-    let ended = top.watch(&mut terminal, arguments, &mut live, &stop);
+    let ended = top.watch(&mut terminal, arguments, &mut live, &interrupt);
     let restored = ratatui::try_restore();
 
     live.tell();
@@ -116,16 +117,13 @@ impl Top<'_> {
         terminal: &mut DefaultTerminal,
         arguments: &StatArguments,
         live: &mut Live,
-        stop: &Stop,
+        interrupt: &Interrupt,
     ) -> Result<Outcome, Failure> {
         let mut due = Instant::now() + self.every;
         while self.left != Some(0) {
             terminal.draw(|frame| self.view.draw(frame))?;
-            if stop.wait(Instant::now()) {
-                return Ok(Outcome::Interrupted);
-            }
-            let pause = due.saturating_duration_since(Instant::now()).min(TICK);
-            if !is_there(pause)? {
+            let pause = due.saturating_duration_since(Instant::now());
+            if interrupt.is_asked() || !is_there(pause)? {
                 return Ok(Outcome::Interrupted);
             }
             while event::poll(Duration::ZERO)? {
