@@ -118,8 +118,10 @@ impl Traffic {
         }
     }
 
-    pub(super) fn add_read(&self, bytes: u64) {
-        self.moved.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Adds the bytes that a run has asked the disk to read and to write.
+    pub(super) fn add(&self, [read_bytes, written_bytes]: [u64; 2]) {
+        self.moved.read_bytes.fetch_add(read_bytes, Ordering::Relaxed);
+        self.add_written(written_bytes);
     }
 
     pub fn add_written(&self, bytes: u64) {

@@ -14,8 +14,7 @@
 //! **Example.**
 //!
 //! ```text
-//! let mut member = Member::new(&crew, reactor.wake_handle());
-//! member.begin();                                   // waits for the others
+//! let (mut member, jobs) = crew.join(&mut reactor, prepare)?;    // waits for the others
 //! while !member.do_all_rest() { turn(); if nothing_left_to_do { member.rest(); } }
 //! read_back();
 //! while !member.have_all_left() { member.leave(); turn(); }
@@ -24,7 +23,13 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
 
+use plimsoll::Reactor;
 use plimsoll::backend::WakeHandle;
+
+use super::LoadError;
+
+/// Longest sleep of a shard between two checks whether the run is to end.
+pub(super) const LOOK_UP_NS: u64 = 50_000_000;
 
 pub(super) struct Crew {
     start: Barrier,
@@ -48,6 +53,24 @@ impl Crew {
         }
     }
 
+    /// Prepares a shard, and waits until all others are ready. A shard that fails arrives there all the same, or the
+    /// others would wait for ever, and ends their window.
+    pub(super) fn join<T>(
+        &self,
+        reactor: &mut Reactor,
+        prepare: impl FnOnce(&mut Reactor) -> Result<T, LoadError>,
+    ) -> Result<(Member<'_>, T), LoadError> {
+        // The list is whole after each push, even if another shard panicked.
+        self.wakes.lock().unwrap_or_else(PoisonError::into_inner).push(reactor.wake_handle());
+        let member = Member { crew: self, is_resting: false, has_left: false };
+        let prepared = prepare(reactor);
+        if prepared.is_err() {
+            self.end();
+        }
+        self.start.wait();
+        Ok((member, prepared?))
+    }
+
     /// Ends the measured window on all shards now.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
@@ -65,19 +88,7 @@ pub(super) struct Member<'a> {
     has_left: bool,
 }
 
-impl<'a> Member<'a> {
-    /// Returns a member whose shard `wake` wakes.
-    pub(super) fn new(crew: &'a Crew, wake: WakeHandle) -> Member<'a> {
-        // The list is whole after each push, even if another shard panicked.
-        crew.wakes.lock().unwrap_or_else(PoisonError::into_inner).push(wake);
-        Member { crew, is_resting: false, has_left: false }
-    }
-
-    /// Waits until all shards are ready.
-    pub(super) fn begin(&self) {
-        self.crew.start.wait();
-    }
-
+impl Member<'_> {
     /// Declares that the jobs of this shard have no requests and will make no more. If it already rests, does nothing.
     pub(super) fn rest(&mut self) {
         if std::mem::replace(&mut self.is_resting, true) || self.crew.busy.fetch_sub(1, Ordering::AcqRel) > 1 {

@@ -80,11 +80,8 @@ pub(super) struct Job<'a> {
     made_max: u64,
     /// The counts so far. [`Job::take_result`] adds the rest.
     pub(super) result: JobResult,
-    pub(super) latency_sum_ns: u64,
-    /// Longest latency since the last mark.
-    latency_max_ns: u64,
-    /// Counts at the last mark: requests, bytes, sum of latencies.
-    marked: (u64, u64, u64),
+    /// Counts since the last mark.
+    interval: Interval,
 }
 
 impl<'a> Job<'a> {
@@ -143,9 +140,7 @@ impl<'a> Job<'a> {
             read_spares: VecDeque::new(),
             made_max: limit.min(limit_by_bytes),
             result: JobResult { name: spec.name.clone(), directions, ..JobResult::default() },
-            latency_sum_ns: 0,
-            latency_max_ns: 0,
-            marked: (0, 0, 0),
+            interval: Interval::default(),
         }
     }
 
@@ -165,14 +160,12 @@ impl<'a> Job<'a> {
     /// has no others.
     pub(super) fn begin_counting(&mut self) {
         self.is_counting = true;
-        if self.ended_ns.is_some() {
-            self.marked = (self.result.requests, self.result.bytes, self.latency_sum_ns);
-            return;
+        self.interval = Interval::default();
+        if self.ended_ns.is_none() {
+            let directions = self.result.directions.is_some().then(Box::default);
+            let JobResult { name, intervals, .. } = std::mem::take(&mut self.result);
+            self.result = JobResult { name, directions, intervals, ..JobResult::default() };
         }
-        let directions = self.result.directions.is_some().then(Box::default);
-        let JobResult { name, intervals, .. } = std::mem::take(&mut self.result);
-        self.result = JobResult { name, directions, intervals, ..JobResult::default() };
-        (self.latency_sum_ns, self.latency_max_ns) = (0, 0);
     }
 
     /// Ends the job with an error if it falls below its least rate.
@@ -215,9 +208,8 @@ impl<'a> Job<'a> {
     #[inline]
     pub(super) fn count(&mut self, result: OpResult, expected_bytes: u32, latency_ns: u64) {
         self.result.count(result, expected_bytes, latency_ns);
-        if result.is_ok() {
-            self.latency_sum_ns = self.latency_sum_ns.wrapping_add(latency_ns);
-            self.latency_max_ns = self.latency_max_ns.max(latency_ns);
+        if let Ok(bytes) = result {
+            self.interval.count(bytes, latency_ns);
         }
     }
 
@@ -289,23 +281,14 @@ impl<'a> Job<'a> {
             self.result.intervals.push(Interval::default());
             return;
         }
-        let (requests, bytes, latency_sum_ns) = self.marked;
         let until_ns = from_ns.saturating_add(length_ns);
         let until_ns = self.ended_ns.map_or(until_ns, |ended_ns| ended_ns.min(until_ns));
         let worked_ns = until_ns.saturating_sub(from_ns.max(self.counted_ns));
-        let has_done = self.result.requests > requests;
+        let has_done = self.interval.requests > 0;
         if worked_ns == 0 && !has_done && self.ended_ns.is_some() {
             return;
         }
-
-        self.marked = (self.result.requests, self.result.bytes, self.latency_sum_ns);
-        self.result.intervals.push(Interval {
-            length_ns: worked_ns.max(u64::from(has_done)),
-            requests: self.result.requests - requests,
-            bytes: self.result.bytes - bytes,
-            latency_sum_ns: self.latency_sum_ns.wrapping_sub(latency_sum_ns),
-            latency_max_ns: std::mem::take(&mut self.latency_max_ns),
-        });
+        self.result.intervals.push(self.interval.end(worked_ns.max(u64::from(has_done))));
     }
 
     /// Returns the figures from `begin_ns` to `end_ns`. Overdue requests and faults are added later.

@@ -2,6 +2,7 @@
 
 use plimsoll::backend::choose::Choice;
 use plimsoll::core::{ClassStats, Histogram, WindowLimit};
+use plimsoll::{Class, Reactor};
 use serde::{Deserialize, Serialize};
 
 use super::steady::Steady;
@@ -123,6 +124,20 @@ impl Interval {
         }
     }
 
+    /// Counts a request that completed.
+    #[inline]
+    pub(super) fn count(&mut self, bytes: u32, latency_ns: u64) {
+        self.requests += 1;
+        self.bytes += u64::from(bytes);
+        self.latency_sum_ns = self.latency_sum_ns.saturating_add(latency_ns);
+        self.latency_max_ns = self.latency_max_ns.max(latency_ns);
+    }
+
+    /// Returns this interval, which took `length_ns`, and begins the next.
+    pub(super) fn end(&mut self, length_ns: u64) -> Interval {
+        Interval { length_ns, ..std::mem::take(self) }
+    }
+
     /// Adds the same interval of another shard.
     fn merge(&mut self, other: &Interval) {
         self.length_ns = self.length_ns.max(other.length_ns);
@@ -130,6 +145,12 @@ impl Interval {
         self.bytes += other.bytes;
         self.latency_sum_ns = self.latency_sum_ns.saturating_add(other.latency_sum_ns);
         self.latency_max_ns = self.latency_max_ns.max(other.latency_max_ns);
+    }
+}
+
+impl Directions {
+    pub(super) fn of(&mut self, is_write: bool) -> &mut DirectionResult {
+        if is_write { &mut self.writes } else { &mut self.reads }
     }
 }
 
@@ -185,6 +206,13 @@ impl JobResult {
                 }
             }
             Err(code) => self.fail(code),
+        }
+    }
+
+    /// Records how many pieces of `class` are in the device now.
+    pub(super) fn sample_depth(&mut self, reactor: &Reactor, disk: u16, class: Class) {
+        if let Some(stats) = reactor.class_stats(disk, class) {
+            self.device_depth.record(u64::from(stats.in_flight));
         }
     }
 

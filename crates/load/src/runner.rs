@@ -30,7 +30,7 @@ use plimsoll::sys::rusage;
 use plimsoll::{Done, Reactor, RefusedReason};
 use plimsoll_sim::rng::Rng;
 
-use super::crew::{Crew, Member};
+use super::crew::{Crew, LOOK_UP_NS, Member};
 use super::fiber::{Fiber, Then};
 use super::job::{Job, Pacing};
 use super::live::{Buckets, LiveJob, LiveShard, LiveSlot, since};
@@ -40,20 +40,18 @@ use super::unlink::{Place, Unlinker};
 use super::work::Work;
 use super::{Control, LoadError, PauseDistribution, Plan, ShardResult, Watch};
 
-/// Longest sleep between two checks whether the run is to end.
-const LOOK_UP_NS: u64 = 50_000_000;
 /// Time between two samples of the depth in the device.
-const SAMPLE_NS: u64 = 1_000_000;
+pub(super) const SAMPLE_NS: u64 = 1_000_000;
 /// Time between two publications of a shard's state.
 const PUBLISH_NS: u64 = 100_000_000;
 /// Shortest interval of a series.
 const INTERVAL_MIN_NS: u64 = 1_000_000;
-/// Wait of a fiber that was refused because the shard's table is full.
-const RETRY_NS: u64 = 1_000_000;
+/// Wait before a request is tried again that was refused because the shard's table is full.
+pub(super) const RETRY_NS: u64 = 1_000_000;
 /// Linux's error number for "try again": the shard's table is full.
 const EAGAIN: i32 = 11;
 /// Linux's error number for an invalid request, such as one in a class that was removed.
-const EINVAL: i32 = 22;
+pub(super) const EINVAL: i32 = 22;
 /// Buffer number of a flush in its tag; no buffer has this number.
 const FLUSH: u64 = 0xffff_ffff;
 /// Bit that marks the timer of a job's schedule; timers without it belong to a fiber.
@@ -102,15 +100,11 @@ pub(super) fn run_shard(
     control: &Control,
     crew: &Crew,
 ) -> Result<ShardResult, LoadError> {
-    let member = Member::new(crew, reactor.wake_handle());
-    let made =
-        prepare(&mut reactor, plan, run_number).and_then(|made| Ok((start_unlinker(&reactor, plan, &made.0)?, made)));
-    // A shard that failed must still arrive at the start, or the others wait for ever.
-    if made.is_err() {
-        crew.end();
-    }
-    member.begin();
-    let (unlinker, (jobs, fibers)) = made?;
+    let (member, (jobs, fibers, unlinker)) = crew.join(&mut reactor, |reactor| {
+        let (jobs, fibers) = prepare(reactor, plan, run_number)?;
+        let unlinker = start_unlinker(reactor, plan, &jobs)?;
+        Ok((jobs, fibers, unlinker))
+    })?;
 
     let period_ns = watch.steady.map_or(PUBLISH_NS, |stop| (stop.sample_ns() / 4).clamp(SAMPLE_NS, PUBLISH_NS));
     let publisher = Publisher { period_ns, next_ns: 0, before: vec![Buckets::new(); jobs.len()] };
@@ -534,9 +528,7 @@ impl Runner<'_> {
         let now_ns = self.reactor.now_ns();
         if self.counting {
             for job in &mut self.jobs {
-                if let Some(stats) = self.reactor.class_stats(job.target.file.disk(), job.spec.class) {
-                    job.result.device_depth.record(u64::from(stats.in_flight));
-                }
+                job.result.sample_depth(&self.reactor, job.target.file.disk(), job.spec.class);
             }
         }
         if now_ns >= self.publisher.next_ns && self.control.instruments.board().is_wanted() {
@@ -556,8 +548,9 @@ impl Runner<'_> {
                 return LiveSlot { job: live, latency_sum_ns: 0, recent: since(before, &Histogram::default()) };
             }
             let (requests, bytes, errors) = (job.result.requests, job.result.bytes, job.result.errors);
+            let latency_sum_ns = job.result.latency.sum_ns() as u64;
             let live = LiveJob { requests, bytes, errors, ..live };
-            LiveSlot { job: live, latency_sum_ns: job.latency_sum_ns, recent: since(before, &job.result.latency) }
+            LiveSlot { job: live, latency_sum_ns, recent: since(before, &job.result.latency) }
         };
 
         let make = || LiveShard { counted_ns, slots: jobs.iter().zip(before).map(slot).collect() };
@@ -588,8 +581,7 @@ fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Do
         let latency_ns = now_ns.saturating_sub(fiber.due_ns);
         let (result, expected_bytes) = special.outcome(sent, end.result.map_err(|error| error.errno()));
         if let Some(directions) = &mut job.result.directions {
-            let side = if sent.is_write { &mut directions.writes } else { &mut directions.reads };
-            side.count(result, expected_bytes, latency_ns);
+            directions.of(sent.is_write).count(result, expected_bytes, latency_ns);
         }
         job.count(result, expected_bytes, latency_ns);
     }

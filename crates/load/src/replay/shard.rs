@@ -22,8 +22,9 @@ use plimsoll::{Data, Done, Reactor, Refused, RefusedReason, Request, RequestKind
 use plimsoll_observe::trace::arrivals::Arrival;
 
 use super::super::content::{ContentMaker, renew};
-use super::super::crew::{Crew, Member};
+use super::super::crew::{Crew, LOOK_UP_NS, Member};
 use super::super::job::class_result;
+use super::super::runner::{EINVAL, RETRY_NS, SAMPLE_NS};
 use super::super::{Content, Control, Interval, JobResult, LoadError, ShardResult};
 use super::feed::Batches;
 use super::places::Places;
@@ -32,23 +33,15 @@ use super::{
     UNDER_WAY_MAX_BYTES,
 };
 
-/// Longest sleep between two checks whether the run is to end.
-const LOOK_UP_NS: u64 = 50_000_000;
 /// Wait between two checks for a batch of the reader.
 const FEED_LOOK_NS: u64 = 1_000_000;
 /// Delay from the start of the shards to the first due time. By then the reader has sent the first requests.
 const LEAD_NS: u64 = 20_000_000;
-/// Wait before a request is tried again that was refused because the shard's table is full.
-const RETRY_NS: u64 = 1_000_000;
-/// Time between two samples of the depth in the device.
-const SAMPLE_NS: u64 = 1_000_000;
 const INTERVAL_NS: u64 = 100_000_000;
 /// Most bytes of idle buffers kept for reuse.
 const IDLE_MAX_BYTES: u64 = 64 << 20;
 /// Distance of the words that differ from write to write: a sector.
 const RENEWAL_BYTES: usize = 512;
-/// Linux's error number for an invalid argument.
-const EINVAL: i32 = 22;
 /// Linux's error number for a lack of memory.
 const ENOMEM: i32 = 12;
 
@@ -72,7 +65,7 @@ struct Flight {
 /// Idle buffers of one power of two: for reads, and for writes.
 type Shelf = [Vec<AlignedBuf>; 2];
 
-struct Runner<'a> {
+struct Replayer<'a> {
     reactor: Reactor,
     plan: &'a ReplayPlan,
     control: &'a Control,
@@ -113,16 +106,11 @@ pub(super) fn run(
     control: &Control,
     crew: &Crew,
 ) -> Result<ShardEnd, LoadError> {
-    let member = Member::new(crew, reactor.wake_handle());
-    let places = open(&mut reactor, plan);
-    // The first batch shows that the trace has requests; a closed channel, that it has none.
-    let first = batches.as_ref().and_then(|batches| batches.recv().ok());
-    // A shard that failed must still arrive at the start, or the others wait for ever.
-    if places.is_err() {
-        crew.end();
-    }
-    member.begin();
-    let places = places?;
+    let (member, (places, first)) = crew.join(&mut reactor, |reactor| {
+        let places = open(reactor, plan)?;
+        // The first batch shows that the trace has requests; a closed channel, that it has none.
+        Ok((places, batches.as_ref().and_then(|batches| batches.recv().ok())))
+    })?;
     let name = |class: &super::ReplayClass| JobResult {
         name: class.name.clone(),
         directions: Some(Box::default()),
@@ -130,7 +118,7 @@ pub(super) fn run(
     };
 
     let seed = plan.seed ^ (u64::from(reactor.shard()) << 32);
-    let mut runner = Runner {
+    let mut replayer = Replayer {
         reactor,
         plan,
         control,
@@ -159,8 +147,8 @@ pub(super) fn run(
         totals: ReplayTotals::default(),
         has_read_all: false,
     };
-    runner.turn_until_over(member)?;
-    Ok(runner.finish())
+    replayer.turn_until_over(member)?;
+    Ok(replayer.finish())
 }
 
 fn open(reactor: &mut Reactor, plan: &ReplayPlan) -> Result<Places, LoadError> {
@@ -181,7 +169,7 @@ fn open(reactor: &mut Reactor, plan: &ReplayPlan) -> Result<Places, LoadError> {
     Ok(places)
 }
 
-impl Runner<'_> {
+impl Replayer<'_> {
     fn turn_until_over(&mut self, mut member: Member<'_>) -> Result<(), LoadError> {
         let mut done = Vec::new();
         self.reactor.reap(&mut done);
@@ -222,8 +210,7 @@ impl Runner<'_> {
         }
 
         self.totals.issued = self.counts.iter().map(|counts| counts.lateness.count()).sum();
-        let cpu_ns = rusage::thread_cpu_ns().saturating_sub(cpu_begin_ns);
-        self.cpu_ns = cpu_ns;
+        self.cpu_ns = rusage::thread_cpu_ns().saturating_sub(cpu_begin_ns);
         Ok(())
     }
 
@@ -236,7 +223,7 @@ impl Runner<'_> {
 
     fn mark(&mut self, length_ns: u64) {
         for (result, interval) in self.results.iter_mut().zip(&mut self.intervals) {
-            result.intervals.push(Interval { length_ns, ..std::mem::take(interval) });
+            result.intervals.push(interval.end(length_ns));
         }
         self.marked_ns = self.marked_ns.saturating_add(length_ns);
     }
@@ -421,10 +408,7 @@ impl Runner<'_> {
         let latency_ns = now_ns.saturating_sub(flight.due_ns);
         let outcome = end.result.map_err(|error| error.errno());
         if let (Some(interval), Ok(bytes)) = (self.intervals.get_mut(flight.class), outcome) {
-            interval.requests += 1;
-            interval.bytes += u64::from(bytes);
-            interval.latency_sum_ns = interval.latency_sum_ns.saturating_add(latency_ns);
-            interval.latency_max_ns = interval.latency_max_ns.max(latency_ns);
+            interval.count(bytes, latency_ns);
         }
         if let (Some(counts), Some(original_ns), Ok(_)) =
             (self.counts.get_mut(flight.class), flight.original_ns, outcome)
@@ -436,14 +420,11 @@ impl Runner<'_> {
         let Some(result) = self.results.get_mut(flight.class) else { return };
         result.count(outcome, flight.len_bytes, latency_ns);
         let side = match (op, &mut result.directions) {
-            (Op::Read, Some(directions)) => Some(&mut directions.reads),
-            (Op::Write, Some(directions)) => Some(&mut directions.writes),
-            (Op::Flush, _) => Some(&mut result.flushes),
-            _ => None,
+            (Op::Read | Op::Write, Some(directions)) => directions.of(op == Op::Write),
+            (Op::Flush, _) => &mut result.flushes,
+            _ => return,
         };
-        if let Some(side) = side {
-            side.count(outcome, flight.len_bytes, latency_ns);
-        }
+        side.count(outcome, flight.len_bytes, latency_ns);
     }
 
     /// Returns a buffer for a request, or `None` if there is no memory.
@@ -498,9 +479,7 @@ impl Runner<'_> {
     fn sample(&mut self) {
         let Some(file) = self.plan.files.get(usize::from(self.reactor.shard())) else { return };
         for (class, result) in self.plan.classes.iter().zip(&mut self.results) {
-            if let Some(stats) = self.reactor.class_stats(file.disk(), class.class) {
-                result.device_depth.record(u64::from(stats.in_flight));
-            }
+            result.sample_depth(&self.reactor, file.disk(), class.class);
         }
     }
 
@@ -519,9 +498,7 @@ impl Runner<'_> {
             result.class = class_result(&self.reactor, disk, class.class);
         }
 
-        let [read_bytes, written_bytes] = self.asked_bytes;
-        self.control.traffic.add_read(read_bytes);
-        self.control.traffic.add_written(written_bytes);
+        self.control.traffic.add(self.asked_bytes);
         // The load is over by now, so the windows' limits say nothing.
         let window_limits = Vec::new();
         let result = ShardResult { shard, cpu_ns: self.cpu_ns, elapsed_ns, jobs: self.results, window_limits };

@@ -15,12 +15,12 @@
 use plimsoll::core::WindowLimit;
 use plimsoll::{Done, RefusedReason, RequestKind};
 
-use super::super::crew::Member;
+use super::super::crew::{LOOK_UP_NS, Member};
 use super::super::job::{Job, Pacing};
 use super::super::pace::due_by;
 use super::super::work::{Sent, Work};
 use super::super::{JobResult, LoadError, ShardResult};
-use super::{LOOK_UP_NS, Runner, error_of};
+use super::{Runner, error_of};
 
 impl Runner<'_> {
     /// Finishes the run after its window: takes the results, drains, and reads back.
@@ -71,9 +71,7 @@ impl Runner<'_> {
         }
 
         for job in &self.jobs {
-            let [read_bytes, written_bytes] = job.asked_bytes();
-            self.control.traffic.add_read(read_bytes);
-            self.control.traffic.add_written(written_bytes);
+            self.control.traffic.add(job.asked_bytes());
         }
         Ok(result)
     }
