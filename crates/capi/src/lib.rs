@@ -444,5 +444,5 @@ fn class_of(class_id: u32) -> Option<Class> {
 }
 
 fn op_of(op: c_uint) -> Option<Op> {
-    [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Allocate].get(op as usize).copied()
+    Op::ALL.get(op as usize).copied()
 }

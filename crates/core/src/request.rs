@@ -27,9 +27,10 @@ impl Direction {
 }
 
 /// An operation of the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Reads bytes; split when long.
+    #[default]
     Read,
     /// Writes bytes; split when long.
     Write,
@@ -42,6 +43,9 @@ pub enum Op {
 }
 
 impl Op {
+    /// All operations, in the order of their numbers.
+    pub const ALL: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Allocate];
+
     /// Returns the direction that the operation is accounted under.
     #[must_use]
     pub const fn direction(self) -> Direction {

@@ -109,7 +109,7 @@ fn arrivals(source: &Source) -> Result<Vec<Arrival>, ConfigError> {
         let row = row?;
         let op = read_op(row.text(1)).ok_or_else(|| {
             row.error(1, Code::InvalidValue, format!("{} is no operation", quoted(row.text(1))))
-                .with_help(format!("write one of {}", list_of(&OPERATIONS)))
+                .with_help(format!("write one of {}", list_of(&Op::ALL.map(Op::name))))
         })?;
         let at_us = row.number(0, hole)?;
         if !(0.0..=LATEST_US).contains(&at_us) {
@@ -133,17 +133,8 @@ fn arrivals(source: &Source) -> Result<Vec<Arrival>, ConfigError> {
     Ok(list)
 }
 
-pub(super) const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "allocate"];
-
 pub(super) fn read_op(name: &str) -> Option<Op> {
-    match name {
-        "read" => Some(Op::Read),
-        "write" => Some(Op::Write),
-        "flush" => Some(Op::Flush),
-        "discard" => Some(Op::Discard),
-        "allocate" => Some(Op::Allocate),
-        _ => None,
-    }
+    Op::ALL.into_iter().find(|op| op.name() == name)
 }
 
 /// A field between commas, with its position.

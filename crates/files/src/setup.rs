@@ -39,7 +39,7 @@ use crate::io_properties::{DiskProperties, IoProperties};
 use crate::jobs::Job;
 pub use old_defaults::ModelChoice;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct DiskChoice {
     /// Contents of the io-properties file; `None`: the disk is unlimited, unless there is a model.
     pub properties: Option<IoProperties>,
@@ -58,21 +58,6 @@ pub struct DiskChoice {
     pub control: Option<ControlConfig>,
     /// Part of the full throughput that the closed loop keeps; `None` for the default.
     pub throughput_goal: Option<f64>,
-}
-
-impl Default for DiskChoice {
-    fn default() -> DiskChoice {
-        DiskChoice {
-            properties: None,
-            disk: None,
-            model: None,
-            mode: DiskMode::Scheduled,
-            latency_goal: None,
-            num_io_queues: None,
-            control: None,
-            throughput_goal: None,
-        }
-    }
 }
 
 /// Returns whether a backend works in memory alone: it needs no file, and uses no disk.

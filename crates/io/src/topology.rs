@@ -35,9 +35,10 @@ use crate::sys::device;
 use crate::trace::{Recorder, Tracing};
 
 /// The rule by which a disk holds requests back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiskMode {
     /// The disk model.
+    #[default]
     Scheduled,
     /// A fixed number of requests in flight, divided over the I/O queues.
     Depth {

@@ -13,7 +13,8 @@ pub(crate) const NAME: &str = "ScheduledStore";
 /// keeps its kind.
 pub(crate) fn failure(path: &Path, error: &io::Error) -> Error {
     let path = path.display().to_string();
-    let text = format!("{path}: {error}");
+    let text = error.to_string();
+    let text = if text.contains(&path) { text } else { format!("{path}: {text}") };
     let numbered = explained(error_number(error), text.clone());
     // An end of file, for one, has a kind and no number.
     let source = if numbered.kind() == error.kind() { numbered } else { io::Error::new(error.kind(), text) };

@@ -252,7 +252,7 @@ impl Reader<'_> {
         };
 
         let op = fields.or("op", Op::Read, |field| {
-            csv::read_op(field.text()?).ok_or_else(|| field.not_one_of("an operation", &csv::OPERATIONS))
+            csv::read_op(field.text()?).ok_or_else(|| field.not_one_of("an operation", &Op::ALL.map(Op::name)))
         })?;
         let patterns = [("random", Pattern::Random), ("sequential", Pattern::Sequential), ("append", Pattern::Append)];
         let pattern = fields.or("pattern", Pattern::Random, |field| field.one_of("a pattern", &patterns))?;

@@ -154,7 +154,8 @@ impl<'a> Protocol<'a> {
         let first = if is_made { self.recorder.record.last_attempt(phase) + 1 } else { 0 };
         for attempt in first..first + self.timing.attempts_max.max(1) {
             self.attempt = attempt;
-            self.begin(phase);
+            (self.expected_s, self.begin_s) = (self.expected_s(phase), self.rig.now_s());
+            self.observer.on_phase(phase.name(), self.expected_s);
             self.once(phase)?;
             if self.rig.is_stopped() {
                 return Ok(());
@@ -183,12 +184,6 @@ impl<'a> Protocol<'a> {
             self.observer.on_note(&line);
         }
         Ok(())
-    }
-
-    fn begin(&mut self, phase: Phase) {
-        self.expected_s = self.expected_s(phase);
-        self.begin_s = self.rig.now_s();
-        self.observer.on_phase(phase.name(), self.expected_s);
     }
 
     fn expected_s(&self, phase: Phase) -> f64 {
@@ -221,7 +216,10 @@ impl<'a> Protocol<'a> {
             Phase::Sizes => self.sizes(),
             Phase::SequentialSizes => self.sequential_sizes(),
             Phase::Frontier => self.frontier(),
-            Phase::Costs => self.costs(),
+            Phase::Costs => {
+                let costs = self.rig.costs()?;
+                self.recorder.push(costs)
+            }
         }
     }
 
@@ -522,11 +520,6 @@ impl<'a> Protocol<'a> {
             }
         }
         Ok(())
-    }
-
-    fn costs(&mut self) -> Result<(), TuneError> {
-        let entry = self.rig.costs()?;
-        self.recorder.push(entry)
     }
 
     fn figure_load(&self, phase: Phase, depth: u32, seconds: f64) -> Load {

@@ -316,8 +316,7 @@ impl Record {
     /// Returns the part of the device's traffic in an attempt at a phase that other programs caused, in per cent;
     /// `None` if unknown. Uses the samples of the figure; in a phase without a figure, those of its search.
     pub fn foreign_pct(&self, phase: Phase, attempt: u32) -> Option<f64> {
-        let measured = self.attempt(phase, attempt, Step::Measure);
-        let mut samples = measured;
+        let mut samples = self.attempt(phase, attempt, Step::Measure);
         // The frontier consists of its mixes; only its ends are measured samples.
         if samples.is_empty() || phase == Phase::Frontier {
             samples.extend(self.attempt(phase, attempt, Step::Search));

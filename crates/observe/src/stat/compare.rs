@@ -33,6 +33,7 @@ mod hypotheses;
 
 use std::collections::BTreeMap;
 
+use plimsoll_show::answer::upper_first;
 use plimsoll_show::page::{Block, Section};
 use plimsoll_show::table::Table;
 use serde::Serialize;
@@ -258,17 +259,12 @@ pub fn compare(a: &Side, b: &Side, context: &Context) -> Comparison {
 
 /// Formats all judgements in one line: "Likely: throttled. Refuted: saturated."
 fn answer(hypotheses: &[Hypothesis]) -> String {
-    let order = [
-        ("Likely", Judgement::Likely),
-        ("Possible", Judgement::Possible),
-        ("Unlikely", Judgement::Unlikely),
-        ("Refuted", Judgement::Refuted),
-        ("Cannot be told", Judgement::CannotBeTold),
-    ];
-    let sentences = order.into_iter().filter_map(|(words, judgement)| {
+    use Judgement::{CannotBeTold, Likely, Possible, Refuted, Unlikely};
+    let order = [Likely, Possible, Unlikely, Refuted, CannotBeTold];
+    let sentences = order.into_iter().filter_map(|judgement| {
         let of_it = hypotheses.iter().filter(|hypothesis| hypothesis.judgement == judgement);
         let codes: Vec<&str> = of_it.map(|hypothesis| hypothesis.code).collect();
-        (!codes.is_empty()).then(|| format!("{words}: {}.", codes.join(", ")))
+        (!codes.is_empty()).then(|| format!("{}: {}.", upper_first(judgement.words()), codes.join(", ")))
     });
     sentences.collect::<Vec<_>>().join(" ")
 }

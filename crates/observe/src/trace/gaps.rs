@@ -224,7 +224,6 @@ impl Turn {
 
 /// The analysis while the trace is read.
 pub struct Gaps {
-    longer_than_ns: u64,
     ordered: Ordered<(QueueKey, What)>,
     levels: DisksLevels,
     followed: Followed,
@@ -247,7 +246,7 @@ impl Gaps {
     /// gaps in percentiles.
     pub fn new(longer_than_ns: u64) -> Gaps {
         let followed = Followed { longer_than_ns, ..Followed::default() };
-        Gaps { longer_than_ns, ordered: Ordered::default(), levels: DisksLevels::default(), followed }
+        Gaps { ordered: Ordered::default(), levels: DisksLevels::default(), followed }
     }
 
     pub fn visit(&mut self, item: &Item) {
@@ -351,13 +350,21 @@ impl Followed {
         Some(self.disks.entry(number).or_default())
     }
 
-    fn take(&mut self, key: QueueKey, time_ns: u64, what: What) {
+    /// Returns a queue, begun at `time_ns` if it is new, and its disk; `None` if there are too many queues.
+    fn queue(&mut self, key: QueueKey, time_ns: u64) -> Option<(&mut Queue, &mut Disk)> {
         if self.queues.len() >= QUEUES_MAX && !self.queues.contains_key(&key) {
-            self.events_left_out += 1;
-            return;
+            return None;
         }
         let queue = self.queues.entry(key).or_insert_with(|| Queue::new(time_ns));
-        let disk = self.disks.entry(key.0).or_default();
+        Some((queue, self.disks.entry(key.0).or_default()))
+    }
+
+    fn take(&mut self, key: QueueKey, time_ns: u64, what: What) {
+        let longer_than_ns = self.longer_than_ns;
+        let Some((queue, disk)) = self.queue(key, time_ns) else {
+            self.events_left_out += 1;
+            return;
+        };
         disk.begin_ns = Some(disk.begin_ns.unwrap_or(time_ns));
         disk.end_ns = time_ns;
 
@@ -368,7 +375,7 @@ impl Followed {
             What::Blocked { reason, until_ns } => queue.blocked(time_ns, reason, until_ns),
             What::Out(piece) => {
                 if let Some(still) = queue.out(time_ns, piece.was_queued, piece.reason) {
-                    disk.add(&still, self.longer_than_ns);
+                    disk.add(&still, longer_than_ns);
                     self.keep_longest(still, piece, key.0);
                 }
             }
@@ -379,9 +386,7 @@ impl Followed {
     fn wait_at_end(&mut self) {
         for ((key, _), turn) in std::mem::take(&mut self.turns) {
             let Some(since_ns) = turn.waits_since_ns() else { continue };
-            if self.queues.len() < QUEUES_MAX || self.queues.contains_key(&key) {
-                let queue = self.queues.entry(key).or_insert_with(|| Queue::new(since_ns));
-                let disk = self.disks.entry(key.0).or_default();
+            if let Some((queue, disk)) = self.queue(key, since_ns) {
                 disk.add_empty(queue.waits_at_end(since_ns));
                 disk.begin_ns = Some(disk.begin_ns.map_or(since_ns, |begin_ns| begin_ns.min(since_ns)));
                 disk.end_ns = disk.end_ns.max(since_ns);

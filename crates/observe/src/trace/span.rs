@@ -17,7 +17,7 @@ use plimsoll::trace::format::Names;
 
 /// A piece of a request. Times are ns on the clock of the trace. A time is `None` if the source does not know the
 /// station, or the trace begins after it or ends before it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Span {
     /// The shard; the CPU that queued it in a kernel trace.
     pub shard: u16,
@@ -64,30 +64,7 @@ pub struct Span {
 impl Span {
     /// Returns a request in one piece of which nothing else is known.
     pub fn new(op: Op, request: u64, offset_bytes: u64, len_bytes: u32) -> Span {
-        Span {
-            shard: 0,
-            disk: 0,
-            class: 0,
-            op,
-            request,
-            piece: 0,
-            is_split: false,
-            file: 0,
-            offset_bytes,
-            len_bytes,
-            merged: 0,
-            cost_ns: None,
-            reason: None,
-            queued_ns: None,
-            dispatched_ns: None,
-            submitted_ns: None,
-            completed_ns: None,
-            late_max_ns: 0,
-            reaped_ns: None,
-            callback_ns: None,
-            error: None,
-            is_cancelled: false,
-        }
+        Span { op, request, offset_bytes, len_bytes, ..Span::default() }
     }
 
     /// Returns D of D2C: when the piece was submitted or, if that is not known, dispatched.

@@ -87,9 +87,6 @@ impl By {
     }
 }
 
-/// Operations in the order of their numbers in keys.
-const OPS: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Allocate];
-
 /// The properties that the spans of a group share; 0 for properties by which groups are not made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Key {
@@ -109,7 +106,7 @@ impl Key {
                 By::Class => key.class = span.class,
                 By::Size if span.len_bytes == 0 => key.size = 0,
                 By::Size => key.size = (u64::from(span.len_bytes).next_power_of_two().trailing_zeros() + 1) as u8,
-                By::Op => key.op = OPS.iter().position(|op| *op == span.op).unwrap_or(0) as u8,
+                By::Op => key.op = Op::ALL.iter().position(|op| *op == span.op).unwrap_or(0) as u8,
                 By::Disk => key.disk = span.disk,
                 By::Shard => key.shard = span.shard,
             }

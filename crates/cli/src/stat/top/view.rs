@@ -77,6 +77,7 @@ struct Point {
     saturation: Option<f64>,
 }
 
+#[derive(Default)]
 pub(super) struct View {
     host: String,
     every_s: f64,
@@ -89,14 +90,7 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn new(host: &str, every_s: f64) -> View {
-        View {
-            host: printable(host),
-            every_s,
-            observed: None,
-            classes: Vec::new(),
-            history: BTreeMap::new(),
-            chosen: None,
-        }
+        View { host: printable(host), every_s, ..View::default() }
     }
 
     /// Adds an interval.

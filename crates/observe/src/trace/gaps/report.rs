@@ -213,7 +213,7 @@ pub struct GapsReport {
 }
 
 pub(super) fn of(gaps: Gaps, trace: &Trace) -> GapsReport {
-    let Gaps { longer_than_ns, ordered, levels, mut followed } = gaps;
+    let Gaps { ordered, levels, mut followed } = gaps;
     let (levels, _) = levels.finish();
     if trace.origin == Origin::Kernel {
         followed.queues.retain(|_, queue| queue.dispatches > 0);
@@ -226,7 +226,7 @@ pub(super) fn of(gaps: Gaps, trace: &Trace) -> GapsReport {
     ];
     lost.extend(told.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", format_count(*n))));
 
-    let Followed { queues, mut disks, classes, longest, .. } = followed;
+    let Followed { longer_than_ns, queues, mut disks, classes, longest, .. } = followed;
     let classes = class_waits(&classes, trace);
     let longest = longest.iter().map(|it| long_gap(it, &disks, trace)).collect();
     let disks = disks
@@ -338,17 +338,19 @@ impl InDevice {
 struct Seen {
     ways: [Way; WAYS],
     empty_ns: f64,
-    /// Whether the disk is full by its curve, and whether that is known.
-    is_full: bool,
-    has_curve: bool,
+    curve: Kind,
     held: InDevice,
 }
 
 impl Seen {
     fn of(slice: &Slice, levels: &Levels) -> Seen {
-        let curve = levels.verdict_of_all().kind;
-        let (is_full, has_curve) = (curve == Kind::Saturated, curve != Kind::Unclear);
-        Seen { ways: slice.ways, empty_ns: slice.empty_ns, is_full, has_curve, held: InDevice::of(levels) }
+        let (curve, held) = (levels.verdict_of_all().kind, InDevice::of(levels));
+        Seen { ways: slice.ways, empty_ns: slice.empty_ns, curve, held }
+    }
+
+    /// Returns whether the disk is full by its curve.
+    fn is_full(&self) -> bool {
+        self.curve == Kind::Saturated
     }
 
     /// Returns the figures without the pauses of the disk's load, `paused_ns` in all.
@@ -392,7 +394,7 @@ impl Seen {
     /// Returns whether the queues were empty with many in the device all the time: then one depth does not show whether
     /// the program or the disk is the limit.
     fn is_one_depth(&self) -> bool {
-        self.is_empty() && !self.is_full && self.held.is_loaded()
+        self.is_empty() && !self.is_full() && self.held.is_loaded()
     }
 
     /// Returns the limiter: it took most of the time.
@@ -406,7 +408,7 @@ impl Seen {
         let Some((way, top)) = top.filter(|_| !self.is_empty()) else {
             return match self.at_rate(disk) {
                 Some((limiter, _)) => limiter,
-                None if self.is_full => Limiter::Disk,
+                None if self.is_full() => Limiter::Disk,
                 None if self.is_one_depth() || disk.dispatches() < DISPATCHES_LEAST => Limiter::Unknown,
                 None => Limiter::Program,
             };
@@ -418,9 +420,9 @@ impl Seen {
             Some(WaitReason::Limit) => Limiter::Limit,
             Some(WaitReason::Backend) => Limiter::Backend,
             Some(WaitReason::Fairness) => Limiter::Fairness,
-            Some(WaitReason::Depth) if self.is_full => Limiter::Disk,
+            Some(WaitReason::Depth) if self.is_full() => Limiter::Disk,
             Some(WaitReason::Depth) => Limiter::Depth,
-            None if self.is_full => Limiter::Disk,
+            None if self.is_full() => Limiter::Disk,
             None if origin == Origin::Kernel => Limiter::Unknown,
             None if waits_for_turn(classes).is_some() => Limiter::Fairness,
             None => Limiter::Turn,
@@ -459,13 +461,13 @@ fn verdict(
             rest.leave_out(left_out_ns);
             let rest = Seen::of(&rest.joined(), &levels.without(left_out_ns));
             // Too little is left for a curve: that shows no other limiter.
-            let is_open = found == Limiter::Disk && !rest.has_curve;
+            let is_open = found == Limiter::Disk && rest.curve == Kind::Unclear;
             if is_open { Limiter::Unknown } else { rest.limiter(disk, classes, origin) }
         })
     });
     let doubt = doubt.filter(|_| found != Limiter::Unknown);
     let limiter = if doubt.is_some() { Limiter::Unknown } else { found };
-    let is_empty = seen.is_empty() && !seen.is_full && !matches!(limiter, Limiter::Limit | Limiter::Tokens);
+    let is_empty = seen.is_empty() && !seen.is_full() && !matches!(limiter, Limiter::Limit | Limiter::Tokens);
 
     let mut remarks = Vec::new();
     if limiter != Limiter::Fairness

@@ -1,6 +1,6 @@
 //! The stages of a trace as figures, verdicts, JSON, CSV, pictures and a page.
 
-use plimsoll::core::{Histogram, WaitReason};
+use plimsoll::core::{Histogram, Op, WaitReason};
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns};
 use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::page::{self, Block, Section};
@@ -9,9 +9,7 @@ use plimsoll_show::table::{Column, Table, csv, fixed, known};
 use serde::Serialize;
 
 use super::super::span::{Origin, Trace};
-use super::{
-    BINS_MAX, By, C2R, ClassSums, D2C, Disk, Group, Key, OPS, Q2C, Q2D, STAGE_NAMES, Stages, TimePoint, Waits,
-};
+use super::{BINS_MAX, By, C2R, ClassSums, D2C, Disk, Group, Key, Q2C, Q2D, STAGE_NAMES, Stages, TimePoint, Waits};
 
 pub const SCHEMA: u32 = 1;
 
@@ -232,7 +230,7 @@ fn group_report(key: Key, group: &Group, by: &[By], trace: &Trace) -> GroupRepor
     GroupReport {
         class: by.contains(&By::Class).then(|| trace.class_name(key.class)),
         size_max_bytes: by.contains(&By::Size).then_some(size_max_bytes),
-        op: OPS.get(usize::from(key.op)).filter(|_| by.contains(&By::Op)).map(|op| op.name()),
+        op: Op::ALL.get(usize::from(key.op)).filter(|_| by.contains(&By::Op)).map(|op| op.name()),
         disk: by.contains(&By::Disk).then(|| trace.disk_name(key.disk)),
         shard: by.contains(&By::Shard).then_some(key.shard),
         is_rest: false,
