@@ -53,6 +53,11 @@ fn percent(part: f64) -> String {
     format!("{:.1} %", 100.0 * part)
 }
 
+/// Returns whose answer stands above the parts of several disks, or an empty text if there is one.
+fn one_of(disk: &str, disks: usize) -> String {
+    if disks == 1 { String::new() } else { format!(" of {disk} (one of {disks} disks)") }
+}
+
 /// Returns a line about what is beyond the first `shown`, or an empty text if there is nothing.
 fn further(count: usize, shown: usize, what: &str) -> String {
     match count.saturating_sub(shown) {

@@ -26,3 +26,9 @@ pub mod metrics;
 mod skip;
 pub mod stat;
 pub mod trace;
+
+/// Returns the value of `key`, or a new one if the map has fewer than `max`.
+fn entry_within<K: Ord, V: Default>(map: &mut std::collections::BTreeMap<K, V>, key: K, max: usize) -> Option<&mut V> {
+    let has_room = map.len() < max || map.contains_key(&key);
+    has_room.then(|| map.entry(key).or_default())
+}

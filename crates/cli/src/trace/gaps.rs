@@ -9,7 +9,7 @@ use plimsoll_observe::trace::gaps::{ClassWait, DiskGaps, Gaps, GapsReport, Limit
 use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::table::Column;
 
-use super::{further, percent};
+use super::{further, one_of, percent};
 use crate::failure::{Failure, Outcome};
 use crate::flags::{ReportFormat, nanos, time};
 use crate::screen;
@@ -92,10 +92,7 @@ fn answer(disk: &DiskGaps, report: &GapsReport) -> Answer {
         Limiter::Program => Mood::Quiet,
         _ => Mood::Bad,
     };
-    let more = match report.disks.len() {
-        1 => String::new(),
-        disks => format!(" of {} (one of {disks} disks)", disk.disk),
-    };
+    let more = one_of(&disk.disk, report.disks.len());
     let [n, _, p50, _, max] = disk.gap.cells();
     let figure = format!("{n} dispatches of waiting requests; dispatch gap p50 {p50}, max {max}");
     let confidence = report.lost.first().map_or_else(String::new, |lost| format!("less sure: {lost}"));

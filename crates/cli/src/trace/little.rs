@@ -10,7 +10,7 @@ use plimsoll_observe::trace::little::{DiskLevels, Law, Little, LittleReport, Win
 use plimsoll_show::answer::Answer;
 use plimsoll_show::table::{Column, fixed};
 
-use super::{further, percent};
+use super::{further, one_of, percent};
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
 use crate::screen;
@@ -70,10 +70,7 @@ fn table(report: &LittleReport) -> String {
 
 /// Returns the verdict on a trace's first disk. With several disks, each part has its own.
 fn answer(disk: &DiskLevels, report: &LittleReport) -> Answer {
-    let more = match report.disks.len() {
-        1 => String::new(),
-        disks => format!(" of {} (one of {disks} disks)", disk.disk),
-    };
+    let more = one_of(&disk.disk, report.disks.len());
     let law = &report.device;
     let agrees = report.queue.agrees && law.agrees;
     // Requests whose events are missing were in the device for an unknown time.

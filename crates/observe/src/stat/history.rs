@@ -28,6 +28,7 @@ use plimsoll_show::page::{Block, Section, Tile};
 use plimsoll_show::plot::Chart;
 use plimsoll_show::table::Table;
 
+use crate::entry_within;
 use crate::stat::from::Recorded;
 use crate::stat::output::{listed, says_no, time};
 use crate::stat::pictures::{PICTURES, Series};
@@ -150,14 +151,6 @@ impl Track {
     }
 }
 
-/// Returns the track of a name; `None` for new names beyond [`NAMES_MAX`].
-fn track_of<'a>(tracks: &'a mut BTreeMap<String, Track>, name: &str) -> Option<&'a mut Track> {
-    if tracks.len() >= NAMES_MAX && !tracks.contains_key(name) {
-        return None;
-    }
-    Some(tracks.entry(name.to_owned()).or_default())
-}
-
 fn raise(highest: &mut Option<f64>, value: Option<f64>) {
     *highest = [*highest, value].into_iter().flatten().reduce(f64::max);
 }
@@ -184,7 +177,8 @@ impl History {
         self.intervals += 1;
         let duration_s = observed.duration_s.filter(|seconds| seconds.is_finite() && *seconds > 0.0).unwrap_or(1.0);
         for judged in &observed.devices {
-            let Some(track) = track_of(&mut self.devices, &judged.interval.device) else { continue };
+            let device = judged.interval.device.clone();
+            let Some(track) = entry_within(&mut self.devices, device, NAMES_MAX) else { continue };
             track.note(judged.verdict, &judged.why, duration_s);
             track.add_to_line(judged.capacity_use);
             raise(&mut track.highest_use, judged.capacity_use);
@@ -192,7 +186,7 @@ impl History {
         }
 
         for group in &observed.groups {
-            let Some(track) = track_of(&mut self.groups, &group.group) else { continue };
+            let Some(track) = entry_within(&mut self.groups, group.group.clone(), NAMES_MAX) else { continue };
             track.note(group.verdict, &group.why, duration_s);
             let known = [track.lowest_effective, group.effective_devices];
             track.lowest_effective = known.into_iter().flatten().reduce(f64::min);

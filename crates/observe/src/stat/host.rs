@@ -176,10 +176,9 @@ impl Reading {
         Interval {
             end_unix_ms: Some(self.at_unix_ms),
             duration_s: Some(duration_s),
-            is_since_boot: false,
-            may_be_since_boot: false,
             cpu: self.cpu.zip(earlier.cpu).and_then(|(now, before)| now.since(before)),
             devices,
+            ..Interval::default()
         }
     }
 
@@ -190,9 +189,9 @@ impl Reading {
             end_unix_ms: Some(self.at_unix_ms),
             duration_s: Some(duration_s),
             is_since_boot: true,
-            may_be_since_boot: false,
             cpu: self.cpu.and_then(|now| now.since(CpuTicks::default())),
             devices: self.unique().map(|disk| moved(disk, &disk.counters, duration_s)).collect(),
+            ..Interval::default()
         }
     }
 

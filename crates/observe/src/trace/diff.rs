@@ -30,6 +30,8 @@ use serde::Serialize;
 use super::gaps::{DiskGaps, Gaps, GapsReport};
 use super::parts::Windows;
 use super::span::{Item, Span, Trace};
+use super::stages::{self, C2R, D2C, Q2C, Q2D};
+use crate::entry_within;
 
 pub const SCHEMA: u32 = 1;
 
@@ -45,7 +47,8 @@ const PART_DIFFERS: f64 = 0.1;
 /// Seed of the resampling.
 const SEED: u64 = 1;
 
-const STAGES: [&str; 4] = ["Q2D", "D2C", "C2R", "Q2C"];
+/// The compared stages.
+const STAGES: [usize; 4] = [Q2D, D2C, C2R, Q2C];
 
 /// Times of one class in one stage.
 #[derive(Default)]
@@ -144,11 +147,8 @@ impl Side {
     pub fn visit(&mut self, item: &Item) {
         self.gaps.visit(item);
         let Item::Span(span) = item else { return };
-        for (stage, time) in times(span).into_iter().enumerate() {
-            let Some((at_ns, time_ns)) = time else { continue };
-            let key = (span.class, stage);
-            if self.times.len() < GROUPS_MAX || self.times.contains_key(&key) {
-                let times = self.times.entry(key).or_default();
+        for (stage, at_ns, time_ns) in times(span) {
+            if let Some(times) = entry_within(&mut self.times, (span.class, stage), GROUPS_MAX) {
                 times.all.record(time_ns);
                 times.windows.add(at_ns, time_ns as f64);
             }
@@ -166,18 +166,11 @@ impl Side {
 }
 
 /// Returns for each stage when it ended and how long it took, in ns.
-fn times(span: &Span) -> [Option<(u64, u64)>; STAGES.len()] {
-    let between = |from_ns: Option<u64>, to_ns: Option<u64>| {
-        let to_ns = to_ns?;
-        Some((to_ns, to_ns.checked_sub(from_ns?)?))
-    };
-    let Span { queued_ns, completed_ns, reaped_ns, .. } = *span;
-    [
-        between(queued_ns, span.out_ns()),
-        between(span.out_ns(), completed_ns),
-        between(completed_ns, reaped_ns),
-        between(queued_ns, completed_ns),
-    ]
+fn times(span: &Span) -> impl Iterator<Item = (usize, u64, u64)> {
+    let (stages::Times(times), _) = stages::Times::of(span);
+    let ends_ns = [span.out_ns(), span.completed_ns, span.reaped_ns, span.completed_ns];
+    let known = move |(stage, end_ns): (usize, Option<u64>)| Some((stage, end_ns?, times.get(stage).copied()??));
+    STAGES.into_iter().zip(ends_ns).filter_map(known)
 }
 
 /// Compares the second trace with the first.
@@ -200,7 +193,7 @@ pub fn diff(base: &SideDone, other: &SideDone) -> DiffReport {
         let (base_means, other_means) = (times.windows.means(), others.windows.means());
         let base = sides::Side { means_ns: &base_means, all: &times.all };
         let other = sides::Side { means_ns: &other_means, all: &others.all };
-        let name = STAGES.get(*stage).copied().unwrap_or("");
+        let name = stages::STAGE_NAMES.get(*stage).copied().unwrap_or("");
         let of_stage = |it| compared(class.clone(), String::new(), name, it);
         found.extend(figures(base, other, &mut rng).into_iter().map(of_stage));
     }

@@ -81,6 +81,7 @@ use super::levels::{DisksLevels, SLICES};
 use super::order::Ordered;
 use super::parts::{Join, Parts, Windows};
 use super::span::{Item, Span, Trace};
+use crate::entry_within;
 use queue::{Queue, Standstill};
 use rate::Rates;
 
@@ -327,7 +328,7 @@ impl Gaps {
 impl Followed {
     /// Adds the figures that need no order: the cost, and the wait of the class.
     fn note_piece(&mut self, span: &Span, out_ns: u64) {
-        if let Some(disk) = self.disk(span.disk) {
+        if let Some(disk) = entry_within(&mut self.disks, span.disk, QUEUES_MAX) {
             disk.bytes_out = disk.bytes_out.saturating_add(u64::from(span.len_bytes));
             if let Some(cost_ns) = span.cost_ns {
                 disk.rates.add(span.op, span.len_bytes, cost_ns);
@@ -341,13 +342,6 @@ impl Followed {
                 waits.max_ns = waits.max_ns.max(wait_ns);
             }
         }
-    }
-
-    fn disk(&mut self, number: u16) -> Option<&mut Disk> {
-        if self.disks.len() >= QUEUES_MAX && !self.disks.contains_key(&number) {
-            return None;
-        }
-        Some(self.disks.entry(number).or_default())
     }
 
     /// Returns a queue, begun at `time_ns` if it is new, and its disk; `None` if there are too many queues.

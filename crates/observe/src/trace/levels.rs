@@ -38,6 +38,7 @@ use super::doubt::{Doubt, RECORD_AGAIN};
 use super::order::Ordered;
 use super::parts::{Join, Parts};
 use super::span::Span;
+use crate::entry_within;
 
 /// Most disks with levels of their own.
 pub const DISKS_MAX: usize = 1024;
@@ -178,8 +179,8 @@ impl DisksLevels {
 }
 
 fn take(disks: &mut BTreeMap<u16, Box<Levels>>, disk: u16, time_ns: u64, what: Move) {
-    if disks.len() < DISKS_MAX || disks.contains_key(&disk) {
-        disks.entry(disk).or_default().take(time_ns, what);
+    if let Some(levels) = entry_within(disks, disk, DISKS_MAX) {
+        levels.take(time_ns, what);
     }
 }
 

@@ -43,6 +43,7 @@ use serde::Serialize;
 use super::levels::{DisksLevels, Level, Levels, remark_of_lost};
 use super::parts::Windows;
 use super::span::{Covered, Item, Stay, Trace};
+use crate::entry_within;
 
 pub const SCHEMA: u32 = 1;
 
@@ -180,10 +181,8 @@ impl Little {
         }
 
         self.covered.add(span);
-        let has_room = self.classes.len() < CLASSES_MAX || self.classes.contains_key(&span.class);
-
         for (stage, Stay { came_ns, gone_ns }) in [span.in_queue(), span.in_device()].into_iter().enumerate() {
-            let of_class = has_room.then(|| self.classes.entry(span.class).or_default());
+            let of_class = entry_within(&mut self.classes, span.class, CLASSES_MAX);
             for sums in [Some(&mut self.total), of_class].into_iter().flatten() {
                 if let Some(sums) = sums.get_mut(stage) {
                     sums.add(came_ns, gone_ns);

@@ -53,6 +53,7 @@ pub use report::{ClassReport, DiskReport, GroupReport, PICTURES, SCHEMA, StageRe
 use super::order::Ordered;
 use super::parts::Parts;
 use super::span::{Covered, Item, Span, Trace};
+use crate::entry_within;
 
 /// Most groups; spans of further groups share one more.
 pub const GROUPS_MAX: usize = 512;
@@ -121,11 +122,11 @@ pub(crate) struct Times(pub(crate) [Option<u64>; STAGES]);
 
 pub(crate) const STAGES: usize = 6;
 pub(crate) const STAGE_NAMES: [&str; STAGES] = ["Q2D", "D2C", "late", "C2R", "R2U", "Q2C"];
-const Q2D: usize = 0;
-const D2C: usize = 1;
+pub(super) const Q2D: usize = 0;
+pub(super) const D2C: usize = 1;
 const LATE: usize = 2;
-const C2R: usize = 3;
-const Q2C: usize = 5;
+pub(super) const C2R: usize = 3;
+pub(super) const Q2C: usize = 5;
 
 impl Times {
     /// Returns the times of a span, and how many of them run backwards.
@@ -359,11 +360,8 @@ impl Stages {
     }
 
     fn add_to_disk(&mut self, span: &Span) {
-        let disk = if self.disks.len() < DISKS_MAX || self.disks.contains_key(&span.disk) {
-            self.disks.entry(span.disk).or_default()
-        } else {
-            self.other_disks.get_or_insert_default()
-        };
+        let disk = entry_within(&mut self.disks, span.disk, DISKS_MAX);
+        let disk = disk.unwrap_or_else(|| self.other_disks.get_or_insert_default());
 
         if let Some(Range { start, end }) = span.in_queue().whole() {
             disk.queue_ns += u128::from(end - start);
