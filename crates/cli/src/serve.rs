@@ -71,12 +71,9 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, Failure> {
         ));
     }
 
-    let (ask, asked) = tokio::sync::oneshot::channel();
+    let (ask, asked) = tokio::sync::oneshot::channel::<()>();
     let mut ask = Some(ask);
-    interrupt::on_signal(move || {
-        // If the server has already ended, there is nothing to stop.
-        ask.take().map(|ask| ask.send(()));
-    })?;
+    interrupt::on_signal(move || drop(ask.take()))?;
 
     let sampler = host.spawn(Arc::clone(&shared))?;
     screen::note(&format!("listening on http://{bound}/ (Ctrl-C ends it)"));

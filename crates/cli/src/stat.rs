@@ -24,6 +24,7 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat, input, time_within};
 use crate::output::{Output, Pictures};
 use crate::screen;
+pub(crate) use live::Live;
 use watching::Roots;
 pub(crate) use watching::watch;
 

@@ -15,6 +15,7 @@
 //! `curl http://127.0.0.1:9650/fragment`.
 
 use plimsoll_show::page;
+use plimsoll_show::plot::escaped;
 
 use super::sampling::Shared;
 
@@ -55,8 +56,4 @@ pub(super) fn whole(shared: &Shared) -> String {
          last interval as JSON</a>. plimsoll {version}</p></footer>\n</body>\n</html>\n",
         shared.fragment()
     )
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

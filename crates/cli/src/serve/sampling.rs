@@ -25,40 +25,34 @@ use plimsoll::metrics::{Exposition, Kind, ProgramMetrics};
 use plimsoll_observe::metrics::encode_host;
 use plimsoll_observe::stat::Observed;
 use plimsoll_observe::stat::history::History;
-use plimsoll_observe::stat::host::{self, Reading, Sampler};
+use plimsoll_observe::stat::host;
 use plimsoll_observe::stat::output::json;
-use plimsoll_observe::stat::programs::{ClassRow, Programs};
-use plimsoll_observe::stat::watch::Watch;
+use plimsoll_observe::stat::programs::{ClassRow, Looked};
 use plimsoll_show::page::{self, Block, Part};
 
 use super::ServeArguments;
 use crate::failure::Failure;
 use crate::screen;
+use crate::stat::{Live, watch};
 
 pub(super) struct Host {
     name: String,
     interval: Duration,
-    sampler: Sampler,
-    watch: Watch,
-    before: Reading,
-    programs: Option<Programs>,
+    live: Live,
 }
 
 impl Host {
     /// Takes the first reading.
     pub(super) fn start(arguments: &ServeArguments) -> Result<Host, Failure> {
         let roots = arguments.host.roots();
-        let watch = crate::stat::watch(&arguments.capacity, &arguments.groups, Some(roots))?;
-        let mut sampler = Sampler::new(roots.proc, roots.sys);
-        let before = sampler.sample().map_err(|error| Failure::Machine(error.to_string()))?;
-        let mut programs = (!arguments.host.no_programs).then(Programs::default);
+        let watch = watch(&arguments.capacity, &arguments.groups, Some(roots))?;
+        let mut live = Live::of_host(&arguments.host, watch)?;
         // The first query only starts an interval.
-        if let Some(programs) = &mut programs {
-            programs.look().silent.iter().for_each(|sentence| screen::note(sentence));
-        }
+        live.ask_programs();
+        live.told.drain(..).for_each(|sentence| screen::note(&sentence));
         let name = host::Host::read(roots.proc).name;
         let name = if name.is_empty() { "this host".to_owned() } else { name };
-        Ok(Host { name, interval: arguments.interval, sampler, watch, before, programs })
+        Ok(Host { name, interval: arguments.interval, live })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -80,18 +74,10 @@ impl Host {
     }
 
     fn look(&mut self, shared: &Shared) {
-        let observed = match self.sampler.sample() {
-            Ok(reading) => {
-                let mut interval = reading.since(&self.before);
-                reading.keep_shown(&mut interval, self.sampler.facts(), false);
-                self.before = reading;
-                Ok(self.watch.observe(&interval, self.sampler.facts()))
-            }
-            Err(error) => Err(error.to_string()),
-        };
-        let looked = self.programs.as_mut().map(Programs::look).unwrap_or_default();
-        looked.silent.iter().for_each(|sentence| screen::note(sentence));
-        shared.put(observed, looked.rows, looked.programs);
+        let observed = self.live.next().map_err(|error| error.to_string());
+        self.live.told.drain(..).for_each(|sentence| screen::note(&sentence));
+        let Looked { rows, programs, .. } = std::mem::take(&mut self.live.looked);
+        shared.put(observed, rows, programs);
     }
 }
 

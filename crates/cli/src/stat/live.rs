@@ -20,14 +20,14 @@ use std::time::Instant;
 
 use plimsoll_observe::stat::history::History;
 use plimsoll_observe::stat::host::{Host, Reading, Sampler};
-use plimsoll_observe::stat::programs::{ClassRow, Programs};
+use plimsoll_observe::stat::programs::{Looked, Programs};
 use plimsoll_observe::stat::watch::Watch;
 use plimsoll_observe::stat::{Interval, Observed};
 
-use super::StatArguments;
 use super::recording::Recording;
 use super::sink::{AnswerPlace, Sink};
 use super::watching::watch;
+use super::{HostFlags, StatArguments};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::screen;
@@ -48,7 +48,7 @@ pub(super) fn run(arguments: &StatArguments, history: &mut Option<History>) -> R
     let show = |live: &mut Live, sink: &mut Sink<'_>, observed: Observed, left: &mut Option<u64>| {
         *left = left.map(|count| count.saturating_sub(1));
         live.tell();
-        sink.interval(observed, &live.classes)
+        sink.interval(observed, &live.looked.rows)
     };
 
     let mut ended = Ok(false);
@@ -75,7 +75,7 @@ pub(super) fn run(arguments: &StatArguments, history: &mut Option<History>) -> R
 }
 
 /// The observed host.
-pub(super) struct Live {
+pub(crate) struct Live {
     sampler: Sampler,
     watch: Watch,
     before: Reading,
@@ -85,10 +85,10 @@ pub(super) struct Live {
     recording: Option<Recording>,
     /// The running programs, unless they are omitted.
     programs: Option<Programs>,
-    /// The scheduling classes of running programs in the last interval.
-    pub(super) classes: Vec<ClassRow>,
+    /// The scheduling classes of running programs in the last interval, and the programs.
+    pub(crate) looked: Looked,
     /// Messages about programs that are not yet printed.
-    told: Vec<String>,
+    pub(crate) told: Vec<String>,
 }
 
 impl Live {
@@ -97,25 +97,32 @@ impl Live {
         watch(&arguments.capacity, &arguments.show.groups, Some(arguments.host.roots()))
     }
 
-    /// Takes the first reading.
-    pub(super) fn start(arguments: &StatArguments, watch: Watch) -> Result<Live, Failure> {
-        let roots = arguments.host.roots();
+    /// Takes the first reading, and records nothing.
+    pub(crate) fn of_host(host: &HostFlags, watch: Watch) -> Result<Live, Failure> {
+        let roots = host.roots();
         let mut sampler = Sampler::new(roots.proc, roots.sys);
         let before = sampler.sample().map_err(machine)?;
-        let devices: Vec<String> = arguments.named().map(str::to_owned).collect();
-        if let Some(name) = devices.iter().find(|name| !before.devices.iter().any(|disk| disk.name == **name)) {
-            let there: Vec<&str> = before.devices.iter().map(|disk| disk.name.as_str()).collect();
+        let programs = (!host.no_programs).then(Programs::default);
+        let (devices, with_partitions, recording) = (Vec::new(), false, None);
+        let (looked, told) = (Looked::default(), Vec::new());
+        Ok(Live { sampler, watch, before, devices, with_partitions, recording, programs, looked, told })
+    }
+
+    /// Takes the first reading.
+    pub(super) fn start(arguments: &StatArguments, watch: Watch) -> Result<Live, Failure> {
+        let mut live = Live::of_host(&arguments.host, watch)?;
+        let there = &live.before.devices;
+        live.devices = arguments.named().map(str::to_owned).collect();
+        if let Some(name) = live.devices.iter().find(|name| !there.iter().any(|disk| disk.name == **name)) {
+            let there: Vec<&str> = there.iter().map(|disk| disk.name.as_str()).collect();
             let message = format!("there is no device {name} on this host: it has {}", there.join(", "));
             return Err(Failure::Input(message));
         }
-        let mut recording = Recording::start(arguments)?;
-        if let Some(recording) = &mut recording {
-            recording.write(&before, sampler.facts())?;
+        live.with_partitions = arguments.show.partitions;
+        live.recording = Recording::start(arguments)?;
+        if let Some(recording) = &mut live.recording {
+            recording.write(&live.before, live.sampler.facts())?;
         }
-        let programs = (!arguments.host.no_programs).then(Programs::default);
-        let with_partitions = arguments.show.partitions;
-        let (classes, told) = (Vec::new(), Vec::new());
-        let mut live = Live { sampler, watch, before, devices, with_partitions, recording, programs, classes, told };
         live.ask_programs();
         Ok(live)
     }
@@ -127,23 +134,24 @@ impl Live {
     }
 
     /// Returns the interval that ends now.
-    pub(super) fn next(&mut self) -> Result<Observed, Failure> {
-        let now = self.sampler.sample().map_err(machine)?;
+    pub(crate) fn next(&mut self) -> Result<Observed, Failure> {
+        let now = self.sampler.sample().map_err(machine);
+        self.ask_programs();
+        let now = now?;
         if let Some(recording) = &mut self.recording {
             recording.write(&now, self.sampler.facts())?;
         }
         let interval = now.since(&self.before);
         self.before = now;
-        self.ask_programs();
         Ok(self.observe(interval))
     }
 
     /// Asks the programs that run now.
-    fn ask_programs(&mut self) {
-        let Some(programs) = &mut self.programs else { return };
-        let looked = programs.look();
-        self.told.extend(looked.silent);
-        self.classes = looked.rows;
+    pub(crate) fn ask_programs(&mut self) {
+        if let Some(programs) = &mut self.programs {
+            self.looked = programs.look();
+            self.told.append(&mut self.looked.silent);
+        }
     }
 
     /// Prints the pending messages to stderr.

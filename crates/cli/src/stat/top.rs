@@ -148,7 +148,7 @@ impl Top<'_> {
             if let Some(history) = self.history {
                 history.push(observed.clone());
             }
-            self.view.push(observed, &live.classes);
+            self.view.push(observed, &live.looked.rows);
             self.left = self.left.map(|left| left - 1);
         }
         Ok(Outcome::Done)
