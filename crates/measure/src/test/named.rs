@@ -25,7 +25,7 @@ use plimsoll_files::setup::is_in_memory;
 
 use super::scratches::{ScratchFiles, file_name, fill_scratches, length_of, make_in_memory};
 use super::{BackendKind, TestError, TestOptions, device};
-use crate::load::{Control, JobSpec, LoadError, Scratch, ScratchError, Target};
+use crate::load::{Control, JobSpec, LoadError, Scratch, Target};
 
 /// Length of a file on a backend that stores nothing, if no job sets it: 1 GiB.
 const LENGTH_IN_MEMORY_BYTES: u64 = 1 << 30;
@@ -175,10 +175,7 @@ impl NamedFiles {
         };
         let mut regions = Vec::new();
         for path in paths(set, number, job) {
-            let file_bytes = self.make(&path, topology, options.backend).map_err(|error| match error {
-                MakeError::Scratch(error) => TestError::Scratch(error),
-                MakeError::Memory(error) => LoadError::Open { job: job.name.clone(), error }.into(),
-            })?;
+            let file_bytes = self.make(&path, topology, options.backend, &job.name)?;
             let (offset, len_bytes) = region(&path, file_bytes, job, set)?;
             regions.push((path, offset, len_bytes));
         }
@@ -204,19 +201,26 @@ impl NamedFiles {
     }
 
     /// Creates a file unless it exists already. Returns its length.
-    fn make(&mut self, path: &Path, topology: &Topology, backend: Option<BackendKind>) -> Result<u64, MakeError> {
+    fn make(
+        &mut self,
+        path: &Path,
+        topology: &Topology,
+        backend: Option<BackendKind>,
+        job: &str,
+    ) -> Result<u64, TestError> {
         let Some(known) = self.files.get_mut(path) else { return Ok(0) };
         match &mut known.origin {
             Origin::Scratch { is_made } if !*is_made => {
                 let directory = directory_of(path);
                 if let Some(scratch) = self.scratches.get_mut(&directory) {
-                    scratch.create(&name_of(path)).map_err(MakeError::Scratch)?;
+                    scratch.create(&name_of(path))?;
                 }
                 self.to_fill.push((directory, path.to_owned(), room_bytes(known.len_bytes)));
                 *is_made = true;
             }
             Origin::Memory { is_made } if !*is_made && backend == Some(BackendKind::Memory) => {
-                make_in_memory(topology, path, room_bytes(known.len_bytes)).map_err(MakeError::Memory)?;
+                let made = make_in_memory(topology, path, room_bytes(known.len_bytes));
+                made.map_err(|error| LoadError::Open { job: job.to_owned(), error })?;
                 *is_made = true;
             }
             _ => {}
@@ -249,11 +253,6 @@ fn region(path: &Path, file_bytes: u64, job: &Job, set: &FileSet) -> Result<(u64
 fn room_bytes(len_bytes: u64) -> u64 {
     let unit_bytes = if len_bytes < UNIT_BYTES { SHORT_UNIT_BYTES } else { UNIT_BYTES };
     len_bytes.checked_next_multiple_of(unit_bytes).unwrap_or(u64::MAX)
-}
-
-enum MakeError {
-    Scratch(ScratchError),
-    Memory(std::io::Error),
 }
 
 /// Drops the files of buffered jobs from the page cache, as fio does before a job begins. Reads of pages that the
