@@ -32,7 +32,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
         ],
     ),
     ("sim list", ["", "--format json", "--format csv"]),
-    ("sim run", ["shares", "mine.yaml --seeds 10", "mine.yaml --seeds 100 --part 2/8 --format json"]),
+    ("sim run", ["share-error", "mine.yaml --seeds 10", "mine.yaml --seeds 100 --part 2/8 --format json"]),
     ("sim merge", ["part-*.json", "part-*.json --format csv", "part-1.json part-2.json --format json"]),
     ("sim fit", ["surface.csv", "surface.csv -o disk.yaml", "surface.csv -o -"]),
     ("sim surface", ["--disk i3.2xlarge", "--disk disk.yaml --format csv", "--disk disk.yaml --compare surface.csv"]),
@@ -60,7 +60,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
     (
         "run",
         [
-            "--rules rocksdb --io-properties io-properties.yaml --dir /data --live -- db_bench --db=/data/db",
+            "--rules rocksdb --io-properties io.yaml --dir /data -- db_bench",
             "--disk disk.yaml --explain -- sqlite3 notes.db .dump",
             "--rules my-rules.yaml --trace own.plt -- ./server",
         ],
@@ -156,10 +156,25 @@ mod tests {
         for (words, examples) in EXAMPLES {
             for example in examples {
                 let line = format!("plimsoll {words} {example}");
+                assert!(line.len() <= 78, "a terminal of 80 columns would break it: {line}");
                 let parsed = Arguments::command().try_get_matches_from(line.split_whitespace());
                 assert!(parsed.is_ok(), "{line}: {}", parsed.map_or_else(|error| error.to_string(), |_| String::new()));
             }
         }
+        let named = EXAMPLES.iter().find(|(words, _)| *words == "sim run").map(|(_, examples)| examples[0]);
+        assert!(plimsoll_sim::scenario::all().iter().any(|scenario| Some(scenario.name) == named), "{named:?}");
+    }
+
+    #[test]
+    fn help_fits_100_columns() {
+        fn check(command: &mut Command) {
+            let help = command.render_long_help().to_string();
+            // A usage is one line, however long.
+            let wide = help.lines().find(|line| line.chars().count() > 100 && !line.starts_with("Usage:"));
+            assert_eq!(wide, None, "{}", command.get_name());
+            command.get_subcommands_mut().for_each(check);
+        }
+        check(&mut with_examples(Arguments::command()));
     }
 
     #[test]
