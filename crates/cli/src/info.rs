@@ -34,7 +34,7 @@ pub(crate) struct InfoArguments {
     disk: Option<String>,
 
     /// Check the file's figures instead: show suspicious ones, and remedies; exit code 1 if there are any
-    #[arg(long, requires = "io_properties", conflicts_with_all = ["model", "latency_goal", "shards", "num_io_queues"])]
+    #[arg(long, requires = "io_properties", conflicts_with_all = ["disk", "model", "latency_goal", "shards", "num_io_queues"])]
     check: bool,
 
     /// With --check: the cloud instance whose figures these are, or `none` for another kind of disk [default: the

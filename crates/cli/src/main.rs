@@ -86,8 +86,18 @@ impl Command {
     }
 }
 
+/// Reads `-5` after a flag as its value, so that the error says what is expected instead of suggesting `-- -5`.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let takes_value = arg.get_action().takes_values();
+        arg.allow_negative_numbers(takes_value)
+    });
+    command.mut_subcommands(with_negative_numbers)
+}
+
 fn main() -> ExitCode {
-    let matches = match examples::with_examples(Arguments::command()).try_get_matches() {
+    let command = with_negative_numbers(examples::with_examples(Arguments::command()));
+    let matches = match command.try_get_matches() {
         Ok(matches) => matches,
         Err(error) => return extension::run_or_exit(&error),
     };

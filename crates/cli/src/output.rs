@@ -217,7 +217,8 @@ impl Pictures {
     /// Checks that the directory exists, and that the pictures of these names can be written into it.
     pub(crate) fn check(directory: &Path, force: bool, names: &[&str]) -> Result<Pictures, Failure> {
         if !directory.is_dir() {
-            return Err(Failure::Input(format!("--pictures {}: no such directory", directory.display())));
+            let message = format!("--pictures {}: no such directory; make it first", directory.display());
+            return Err(Failure::Input(message));
         }
         let pictures = Pictures { directory: directory.to_owned(), force };
         names.iter().try_for_each(|name| pictures.file(name).map(drop))?;

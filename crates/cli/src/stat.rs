@@ -41,7 +41,7 @@ pub(crate) use watching::watch;
 #[derive(Args, Debug)]
 pub(crate) struct StatArguments {
     /// Time between reports: seconds, or with a unit (100ms, 1m)
-    #[arg(value_name = "INTERVAL", value_parser = time_within(EVERY_LEAST, EVERY_MOST))]
+    #[arg(value_name = "INTERVAL", value_parser = parse_every)]
     every: Option<Duration>,
 
     /// Number of reports [default: no end]
@@ -127,7 +127,7 @@ pub(crate) struct CapacityFlags {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Recordings")]
 struct SavedFlags {
-    /// Record the counters in this file while they are shown (for --from, on any host); it must not exist
+    /// Record the counters in this file while they are shown (for --from, on any host); an existing one only with --force
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "compare"])]
     record: Option<PathBuf>,
 
@@ -183,6 +183,14 @@ impl HostFlags {
 
 /// A name, and devices that belong together.
 pub(crate) type Group = (String, Vec<String>);
+
+/// Reads the time between reports. iostat takes names of devices there, so the error for one names our flag.
+fn parse_every(text: &str) -> Result<Duration, String> {
+    time_within(EVERY_LEAST, EVERY_MOST)(text).map_err(|error| match text.starts_with(|c: char| c.is_alphabetic()) {
+        true => format!("{error}; --device {text} shows one device"),
+        false => error,
+    })
+}
 
 /// Reads the name of a device, or its path in /dev.
 fn parse_device(text: &str) -> Result<String, String> {

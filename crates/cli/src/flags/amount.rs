@@ -22,7 +22,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
         return if (0.0..=SECONDS_MAX).contains(&seconds) {
             Ok(Duration::from_nanos((seconds * 1e9).round() as u64))
         } else {
-            Err("0 to 100000000 s".into())
+            Err("expected 0 to 100000000 s, such as 10 or 500ms".into())
         };
     }
     let ns = parse_duration_ns(text).map_err(|error| format!("{}: {}", error.message, error.help))?;

@@ -90,7 +90,7 @@ pub(crate) struct TestArguments {
     #[arg(long, value_name = "KEY=V1,V2,...", value_parser = Axis::parse, help_heading = "Experiments")]
     pub(super) sweep: Vec<Axis>,
 
-    /// Find the highest rate that keeps p50, p95, p99, p99.9 or lat_mean below a time
+    /// Find the highest rate that keeps a percentile of the latency (p50, p99.9) or lat_mean below a time
     #[arg(long, value_name = "[JOB.]p99=2ms", value_parser = Goal::parse, help_heading = "Experiments")]
     pub(super) find_rate: Option<Goal>,
 

@@ -176,6 +176,7 @@ fn what_is_refused() {
         ("info elided.yaml", &["elided.yaml:4:3", "write out what was left out"]),
         ("info obsolete.yaml", &["obsolete.yaml:4:3", "write `read_iops`"]),
         ("info one.yaml --disk i4i.2xlarge", &["--disk", "cannot be used with"]),
+        ("info --check --disk i4i.2xlarge", &["--check", "cannot be used with", "--disk"]),
         ("info --disk i4i.2xlrge", &["did you mean `i4i.2xlarge`"]),
         // A file of the other format: what takes it.
         ("info table.yaml", &["has no key `disk`", "give it with --disk"]),
