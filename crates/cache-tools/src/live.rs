@@ -91,7 +91,7 @@ pub fn path_of(path: &Path) -> PathBuf {
 #[non_exhaustive]
 pub enum NoSnapshot {
     /// There is no file: no process has the cache open.
-    #[error("no process has the cache open: there is no {0}")]
+    #[error("no process has the cache open (`cache bench` opens it): there is no {0}")]
     Nobody(String),
     #[error("{path} is {age_s} s old: process {pid}, which had the cache open, was killed or hangs")]
     Stale { path: String, age_s: u64, pid: u32 },

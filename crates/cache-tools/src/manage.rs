@@ -100,7 +100,7 @@ impl Made {
             };
             let file = OpenOptions::new().read(true).write(true).create_new(true).open(disk).map_err(failed)?;
             self.0.push(disk.to_owned());
-            grow(&file, bytes).map_err(failed)?;
+            grow(disk, &file, bytes)?;
         }
         if disk.is_dir() {
             return Err(FileError::Change(format!("{} is a directory: name a device or a file", disk.display())));
@@ -123,12 +123,13 @@ impl Drop for Made {
     }
 }
 
-/// Makes a file larger, and reserves the space if the file system can.
-fn grow(file: &File, bytes: u64) -> io::Result<()> {
-    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+/// Makes the file of `disk` larger, and reserves the space if the file system can.
+fn grow(disk: &Path, file: &File, bytes: u64) -> Result<(), FileError> {
+    let grown = match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => file.set_len(bytes),
-        other => Ok(other?),
-    }
+        other => other.map_err(io::Error::from),
+    };
+    grown.map_err(|error| FileError::Write { path: disk.display().to_string(), error })
 }
 
 /// Returns the size of a file or block device, in bytes.
@@ -286,7 +287,7 @@ pub fn expand(path: &Path, disk: &Path, size_bytes: Option<u64>, warn: &dyn Fn(&
             return Err(FileError::Change(message).into());
         }
         let file = OpenOptions::new().write(true).open(&place).map_err(failed)?;
-        grow(&file, bytes).map_err(failed)?;
+        grow(disk, &file, bytes)?;
     }
 
     let after = Device { size_bytes: Some(size_of(&place).map_err(failed)?), ..before.clone() };

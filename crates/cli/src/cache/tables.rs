@@ -10,6 +10,7 @@ use plimsoll_cache_tools::iostat::{Figures, GROUPS, Interval, Row};
 use plimsoll_cache_tools::slabs::{SlabRow, SlabTable};
 use plimsoll_cache_tools::status::{DiskStatus, Status};
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns, format_iops_short};
+use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::table::Column;
 
 use crate::screen;
@@ -293,14 +294,16 @@ pub(super) fn check(checked: &Checked) -> String {
         ("blocks that cannot be read", format_count(checked.counts.unreadable)),
         ("places that two blocks have", format_count(checked.counts.double_references)),
     ];
-    let rows = figures.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
-    let mut text = screen::table(&["FIGURE", "VALUE"], rows);
-    text.push_str("\n\n");
-    text.push_str(&screen::paragraphs(&checked.findings));
-    let verdict = if checked.is_sound() { "sound" } else { "not sound" };
+    let (mood, verdict) = if checked.is_sound() { (Mood::Good, "sound") } else { (Mood::Bad, "not sound") };
     let disks = if checked.disks == 1 { "disk" } else { "disks" };
-    text.push_str(&format!("checkpoint {}, {} {disks}: {verdict}", checked.generation, checked.disks));
-    text
+    let verdict = format!("{verdict}: {} {disks}, checkpoint {}", checked.disks, checked.generation);
+    let mut text = screen::answer(&Answer::new(mood, verdict, "", ""));
+    if !checked.findings.is_empty() {
+        text.push_str(&screen::paragraphs(&checked.findings));
+        text.push('\n');
+    }
+    let rows = figures.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    text + &screen::table(&["FIGURE", "VALUE"], rows)
 }
 
 #[cfg(test)]
@@ -387,10 +390,10 @@ mod tests {
         }
         assert!(widest(&text) <= 100 && text.contains("placement seed"), "{text}");
         let sound = check(&Checked { disks: 3, ..Checked::default() });
-        assert!(sound.ends_with("3 disks: sound"), "{sound}");
+        assert!(sound.starts_with("sound: 3 disks, checkpoint 0\n\nFIGURE"), "{sound}");
         let findings = vec!["y ".repeat(200)];
         let text = check(&Checked { findings, ..Checked::default() });
-        assert!(widest(&text) <= 100 && text.ends_with("not sound"), "{text}");
+        assert!(widest(&text) <= 100 && text.starts_with("not sound: "), "{text}");
     }
 
     #[test]

@@ -56,6 +56,22 @@ fn a_directory_without_space() {
     }
 }
 
+/// What was begun is removed, so that the same command can run again with more space.
+#[test]
+fn a_file_that_has_no_space() {
+    let cases = [
+        ("size=20m", "cache create c.yaml mounted/a.disk --size 320MiB", "cannot write mounted/a.disk: No space left"),
+        // A file system of two pages, of which another file has both.
+        ("size=8k", "tune . --data-size 16M --backend null --record mounted/r.jsonl", "mounted/r.jsonl: No space left"),
+    ];
+    for (options, arguments, message) in cases {
+        let world = World::new(&[("named", &"x".repeat(8192))]);
+        let Some(ended) = run_on(&world, "tmpfs", options, arguments) else { return };
+        assert_eq!(ended.out, "named\n", "{ended:#?}");
+        assert!(ended.code == Some(3) && ended.err.contains(message), "{ended:#?}");
+    }
+}
+
 #[test]
 fn a_file_without_direct_io() {
     let world = World::new(&[("reads.yaml", READS), ("named", &"x".repeat(65536))]);

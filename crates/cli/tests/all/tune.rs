@@ -309,8 +309,11 @@ fn what_makes_no_sense_is_refused() {
     let before = world.contents();
     let cases: &[(&str, &[&str])] = &[
         ("tune", &["DIR|DEVICE"]),
-        ("tune --from missing", &["missing: No such file"]),
-        ("tune --from no-record", &["no-record:1", "this is no record of `plimsoll tune`"]),
+        ("tune --from missing", &["missing: No such file", "`--record FILE` writes one"]),
+        (
+            "tune --from no-record",
+            &["no-record:1", "this is no record of `plimsoll tune` (`--record FILE` writes one)"],
+        ),
         ("tune --resume no-record", &["no-record:1", "this is no record of `plimsoll tune`"]),
         ("tune --merge no-record", &["2 values", "--merge"]),
         ("tune --from no-record --resume no-record", &["cannot be used with"]),

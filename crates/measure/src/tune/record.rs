@@ -408,7 +408,7 @@ impl Record {
         };
 
         let header: Header = serde_json::from_str(first)
-            .map_err(|e| error(1, format!("this is no record of `plimsoll tune` (column {}): {e}", e.column())))?;
+            .map_err(|e| error(1, format!("this is no record of `plimsoll tune` ({WRITTEN_BY}): {e}")))?;
         if header.record != RECORD_NAME || header.schema != RECORD_SCHEMA {
             let found = format!("`{}` of version {}", header.record, header.schema);
             return Err(error(1, format!("expected `{RECORD_NAME}` of version {RECORD_SCHEMA}, found {found}")));
@@ -431,11 +431,14 @@ impl Record {
         let text = read_text(path, RESULT_MAX_BYTES).map_err(|error| RecordError {
             source_name: name.clone(),
             line: 0,
-            reason: error.to_string(),
+            reason: format!("{error}; name a record ({WRITTEN_BY})"),
         })?;
         Record::parse(&name, &text)
     }
 }
+
+/// The origin of records, for messages about files that are none.
+const WRITTEN_BY: &str = "`--record FILE` writes one";
 
 /// Name of the format in the first line of a record.
 pub(super) const RECORD_NAME: &str = "plimsoll tune";
@@ -464,7 +467,11 @@ impl Recorder {
         if let Some(path) = path {
             let made = OpenOptions::new().write(true).create_new(true).open(path);
             let mut made = made.map_err(|error| TuneError::record(path, &error))?;
-            write_line(&mut made, &header).map_err(|error| TuneError::record(path, &error))?;
+            write_line(&mut made, &header).map_err(|error| {
+                // The first error is reported, not one of the cleanup.
+                let _ = std::fs::remove_file(path);
+                TuneError::record(path, &error)
+            })?;
             file = Some((path.to_owned(), made));
         }
         let record = Record { header, entries: Vec::new() };
