@@ -1,4 +1,5 @@
-//! Output for people: tables that fit 100 columns on stdout, progress and remarks on stderr.
+//! Output for people: tables of at most 100 columns and paragraphs that fit the terminal on stdout, progress and remarks
+//! on stderr.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
@@ -80,8 +81,14 @@ pub(crate) fn columns_within<'r, R: 'r>(
 /// Returns an answer as lines, then an empty line. On a terminal the first line is coloured.
 pub(crate) fn answer(answer: &Answer) -> String {
     let out = std::io::stdout();
-    let colour = if out.is_terminal() { colour(answer.mood) } else { "" };
+    let colour = if out.is_terminal() && wants_colour() { colour(answer.mood) } else { "" };
     answer_within(usize::from(width(&out)), colour, answer)
+}
+
+/// Returns whether the environment allows colours on a terminal: no `NO_COLOR` (no-color.org), no `TERM=dumb`.
+fn wants_colour() -> bool {
+    let is_set = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !is_set && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 fn answer_within(width: usize, colour: &str, answer: &Answer) -> String {
@@ -203,9 +210,9 @@ fn cut(width: u16, headers: &[&str], rows: &mut [Vec<String>]) -> usize {
     shown
 }
 
-/// Breaks a paragraph into lines that fit.
+/// Breaks a paragraph into lines that fit stdout.
 pub(crate) fn wrap(text: &str) -> String {
-    wrap_within(WIDTH, text)
+    wrap_within(width(std::io::stdout()), text)
 }
 
 /// Breaks a paragraph into lines of at most `width` columns; a longer word has a line of its own.

@@ -117,14 +117,19 @@ fn a_verdict_is_in_colour() {
     const DISK: &str =
         "read_iops: 100000, read_bandwidth: 7340000000000, write_iops: 50000, write_bandwidth: 900000000";
     let world = World::new(&[("io.yaml", &format!("disks: [{{mountpoint: /none, {DISK}}}]\n"))]);
-    let mut command = command(&world, &["info", "--check", "io.yaml"]);
-    command.env_remove("NO_COLOR");
-    let mut terminal = Terminal::start(command, (80, 24));
-    assert_eq!(terminal.ended(), Some(1));
-    let rows = terminal.rows();
-    assert!(rows[0].starts_with("io.yaml: ") && terminal.is_coloured(0), "{rows:#?}");
-    let second = rows.iter().skip(1).position(|row| !row.is_empty()).map(|at| at + 1);
-    assert!(second.is_some_and(|row| !terminal.is_coloured(row)), "{rows:#?}");
+    for (no_colour, term, is_coloured) in [("", "xterm", true), ("1", "xterm", false), ("", "dumb", false)] {
+        let mut command = command(&world, &["info", "--check", "io.yaml"]);
+        command.env("NO_COLOR", no_colour).env("TERM", term);
+        let mut terminal = Terminal::start(command, (80, 24));
+        assert_eq!(terminal.ended(), Some(1));
+        let rows = terminal.rows();
+        assert!(rows[0].starts_with("io.yaml: "), "{rows:#?}");
+        assert_eq!(terminal.is_coloured(0), is_coloured, "NO_COLOR={no_colour} TERM={term}: {rows:#?}");
+        let second = rows.iter().skip(1).position(|row| !row.is_empty()).map(|at| at + 1);
+        assert!(second.is_some_and(|row| !terminal.is_coloured(row)), "{rows:#?}");
+        // A paragraph breaks between words at the edge of the terminal.
+        assert!(rows.iter().any(|row| row.starts_with("lanes of PCIe 5.0 each carry")), "{rows:#?}");
+    }
 }
 
 /// Returns a screen without what differs from run to run: bars are empty, and a figure with its unit is a `#` where its
