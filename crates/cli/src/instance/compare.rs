@@ -105,7 +105,9 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Outcome, Failure> {
 }
 
 fn table(comparison: &Comparison) -> String {
-    let mut parts = vec![machines(comparison)];
+    let recommended = comparison.recommendation.iter();
+    let mut parts: Vec<String> = recommended.map(|recommended| recommendation(comparison, recommended)).collect();
+    parts.push(machines(comparison));
     let others: Vec<usize> = (1..comparison.machines.len()).collect();
     for group in others.chunks(OTHERS_PER_TABLE) {
         parts.push(ratios(comparison, group));
@@ -117,9 +119,6 @@ fn table(comparison: &Comparison) -> String {
         parts.push(economics(comparison, group));
     }
     parts.extend(list("What is missing", comparison.missing_texts()));
-    if let Some(recommended) = &comparison.recommendation {
-        parts.push(recommendation(comparison, recommended));
-    }
     parts.join("\n\n")
 }
 

@@ -115,11 +115,12 @@ impl Comparison {
     /// Returns the page: title and sections for [`plimsoll_show::page::html`].
     pub fn page(&self) -> (String, Vec<Section>) {
         let labels: Vec<&str> = self.machines.iter().map(|machine| machine.label.as_str()).collect();
-        let mut sections = vec![self.machines_section()];
+        let mut sections = Vec::new();
         if let Some(recommended) = &self.recommendation {
             let lines = self.recommendation_lines(recommended).into_iter().map(Block::Text).collect();
             sections.push(Section { heading: format!("For {}", variant_name(recommended.need)), blocks: lines });
         }
+        sections.push(self.machines_section());
 
         let charts = self.charts();
         if !charts.is_empty() {
