@@ -282,7 +282,7 @@ fn a_long_recording_begins_with_its_answer_and_says_nothing_twice() {
     let world = World::new(&[("long.txt", &long)]);
     let cases: [(&[&str], &str, &str); 3] = [
         (&[recording], "3 like devices (nvme1n1, nvme2n1, nvme3n1): the hot device changed 11 times", "Means hide it"),
-        (&[recording, group], "cache: imbalanced, the worst of 3 devices", "cache: effective 1.01 at least\n"),
+        (&[recording, group], "cache: imbalanced. nvme3n1 takes 99 %", "cache: effective 1.01 at least\n"),
         (&["long.txt", "-y"], "sdb is saturated in 21 of 21 interval(s)\nU ", "sdb: saturated 100 %"),
     ];
     for (arguments, answer, below) in cases {

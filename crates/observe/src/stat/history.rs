@@ -254,12 +254,10 @@ impl History {
     /// without intervals.
     #[must_use]
     pub fn answer(&self) -> Option<Answer> {
-        let (name, track, _) = self.worst()?;
+        let (name, track, is_group) = self.worst()?;
         let (verdict, why) = track.worst();
-        let of = match self.devices.len() {
-            1 => String::new(),
-            devices => format!(", the worst of {devices} devices"),
-        };
+        let (count, what) = if is_group { (self.groups.len(), "groups") } else { (self.devices.len(), "devices") };
+        let of = if count == 1 { String::new() } else { format!(", the worst of {count} {what}") };
         let said = format!("{name}: {}{of}", verdict_words(verdict));
         let times = format!("of the time: {}", track.times());
         match self.sharing().filter(|_| !says_no(verdict)) {

@@ -217,10 +217,12 @@ impl Series {
         (!points.is_empty()).then_some(Layer::Line { name, points, dashed })
     }
 
-    /// Returns at most `count` devices by the bytes that they moved, the busiest first, and a note if there are more.
+    /// Returns at most `count` devices, those that moved the most bytes, and a note if there are more. Devices that were
+    /// always idle are left out, unless all were. The order is that of names, as in pictures of groups, so a device has
+    /// one colour in several pictures.
     fn busiest(&self, count: usize) -> (Vec<&str>, Option<String>) {
-        let total = |device: &str| {
-            let curve = Curve::Device(Figure::BytesPerSecond, device.to_owned());
+        let total = |device: &str, figure: Figure| {
+            let curve = Curve::Device(figure, device.to_owned());
             self.points(&curve).into_iter().map(|(_, value)| value).sum::<f64>()
         };
         let names = self.curves.keys().filter_map(|curve| match curve {
@@ -230,10 +232,19 @@ impl Series {
         let mut names: Vec<&str> = names.collect();
         names.sort_unstable();
         names.dedup();
-        let mut devices: Vec<(f64, &str)> = names.into_iter().map(|name| (total(name), name)).collect();
-        devices.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+
+        let totals = |name| (total(name, Figure::BytesPerSecond), total(name, Figure::Queue), name);
+        let mut devices: Vec<(f64, f64, &str)> = names.into_iter().map(totals).collect();
+        // A hung device moves nothing, but has a queue.
+        let is_active = |(bytes, queue, _): &(f64, f64, &str)| *bytes > 0.0 || *queue > 0.0;
+        if devices.iter().any(is_active) {
+            devices.retain(is_active);
+        }
+        devices.sort_by(|(a, ..), (b, ..)| b.total_cmp(a));
         let note = (devices.len() > count).then(|| format!("The {count} busiest of {} devices.", devices.len()));
-        (devices.into_iter().take(count).map(|(_, name)| name).collect(), note)
+        let mut shown: Vec<&str> = devices.into_iter().take(count).map(|(.., name)| name).collect();
+        shown.sort_unstable();
+        (shown, note)
     }
 
     /// Draws one line for each of the busiest devices.

@@ -99,11 +99,23 @@ fn devices_come_and_go_and_many_are_cut() {
     series.push(&observed(&(0..20).map(f64::from).collect::<Vec<_>>()));
     series.push(&Observed::default());
     let charts = series.picture("throughput");
-    assert_eq!(lines(&charts[0]).len(), 12);
-    assert_eq!(lines(&charts[0])[0].0, "nvme19n1");
+    let names: Vec<&str> = lines(&charts[0]).into_iter().map(|(name, _)| name).collect();
+    assert!(names.len() == 12 && names.contains(&"nvme8n1") && names.contains(&"nvme19n1"), "the busiest: {names:?}");
+    assert!(names.is_sorted(), "colours follow the order, as in pictures of groups: {names:?}");
     assert_eq!(charts[0].note.as_deref(), Some("The 12 busiest of 20 devices."));
     for _ in 0..3 {
         series.push(&observed(&vec![1.0; 1000]));
     }
     assert_eq!(series.curves.len(), CURVES_MAX);
+}
+
+#[test]
+fn idle_devices_are_left_out_and_hung_ones_are_not() {
+    let mut interval = observed(&[5.0, 0.0, 0.0]);
+    interval.devices[1].interval.columns.queue = Some(0.0);
+    let mut series = Series::default();
+    series.push(&interval);
+    let charts = series.picture("throughput");
+    let names: Vec<&str> = lines(&charts[0]).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["nvme0n1", "nvme2n1"]);
 }
