@@ -236,10 +236,22 @@ impl From<&Series> for Chart {
         Chart::new(
             series.title.clone(),
             Axis::linear(series.x.clone(), Unit::None),
-            Axis::linear(series.y.clone(), Unit::None),
+            Axis { label: series.y.clone(), scale: scale_of(series), unit: Unit::None },
             series.curves.iter().map(line).collect(),
         )
     }
+}
+
+/// Largest ratio of two curves' largest values on a linear axis. Beyond it the lower curve would lie on the bottom.
+const LINEAR_RATIO_MAX: f64 = 50.0;
+
+/// Returns the scale on which all curves are visible.
+fn scale_of(series: &Series) -> Scale {
+    let curves = || series.curves.iter().map(|(_, points)| points).filter(|points| !points.is_empty());
+    let is_positive = curves().flatten().all(|(_, y)| *y > 0.0);
+    let tops = curves().map(|points| points.iter().fold(0.0, |top: f64, (_, y)| top.max(*y)));
+    let (low, high) = tops.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), top| (low.min(top), high.max(top)));
+    if is_positive && high > LINEAR_RATIO_MAX * low { Scale::Log10 } else { Scale::Linear }
 }
 
 impl Chart {

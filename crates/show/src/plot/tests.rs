@@ -170,6 +170,19 @@ fn curves_of_scenarios_become_charts_and_empty_ones_are_left_out() {
 }
 
 #[test]
+fn no_curve_of_a_scenario_lies_on_the_bottom() {
+    let scale = |query: f64, backup: f64| {
+        let curves = [("query", vec![(0.0, query)]), ("backup", vec![(0.0, backup)]), ("idle", vec![])];
+        let curves = curves.map(|(name, points)| (name.to_owned(), points)).to_vec();
+        Chart::from(&Series { curves, ..Series::default() }).y.scale
+    };
+    assert_eq!(scale(1.0, 400.0), Scale::Log10);
+    assert_eq!(scale(1.0, 50.0), Scale::Linear);
+    assert_eq!(scale(0.0, 400.0), Scale::Linear, "a logarithmic axis has no 0");
+    assert_eq!(scale(-1.0, 400.0), Scale::Linear);
+}
+
+#[test]
 fn long_texts_are_shortened() {
     let long = "a long name for something that nobody wanted to know ".repeat(20);
     let chart = Chart {
