@@ -118,17 +118,13 @@ fn text(report: &DemoReport, verbose: bool) -> String {
     details.push(format!("written in all: {}", format_bytes_binary(report.written_bytes)));
     paragraph(&details);
 
-    let notes = &report.disk.warnings;
-    match (notes.len(), verbose) {
-        (0, _) => {}
-        (_, true) => {
-            let notes: Vec<String> =
-                notes.iter().map(|note| screen::wrap(&format!("note: {}", note.message))).collect();
-            paragraph(&notes);
-        }
-        (1, false) => paragraph(&["1 note about this disk: --verbose".to_owned()]),
-        (count, false) => paragraph(&[format!("{count} notes about this disk: --verbose")]),
-    }
+    let warnings = &report.disk.warnings;
+    let lines = match warnings.len() {
+        0 => Vec::new(),
+        _ if verbose => warnings.iter().map(|of| screen::wrap(&format!("warning: {}", of.message))).collect(),
+        count => vec![format!("{count} warning(s) about this disk: --verbose")],
+    };
+    paragraph(&lines);
 
     text.truncate(text.trim_end().len());
     text.push('\n');

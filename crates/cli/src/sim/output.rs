@@ -114,7 +114,7 @@ fn summary_text(finished: &[Finished]) -> String {
 const SPREADS: &[Column<Spread>] = &[
     ("figure", |it| it.figure.clone()),
     ("mean", |it| format_figure(it.mean)),
-    ("+- 95 %", |it| it.half_width_95.map_or_else(|| "n/a".to_owned(), format_figure)),
+    ("± 95 %", |it| it.half_width_95.map_or_else(|| "n/a".to_owned(), format_figure)),
     ("min", |it| format_figure(it.min)),
     ("max", |it| format_figure(it.max)),
     ("target", |it| target(it.target)),

@@ -190,12 +190,13 @@ fn answer(first: &Comparison, devices: usize) -> Answer {
     let has = |judgement: Judgement| first.hypotheses.iter().any(|hypothesis| hypothesis.judgement == judgement);
     let mood = if has(Judgement::Likely) { Mood::Quiet } else { Mood::Heed };
     let more = if devices == 1 { String::new() } else { format!("{} (one of {devices} devices): ", first.device) };
-    let change = |name: &str| {
-        let found = first.columns.iter().find(|change| change.column == name)?;
+    let change = |(column, name, unit): (&str, &str, &str)| {
+        let found = first.columns.iter().find(|change| change.column == column)?;
         let ([a, b], ratio) = ([found.a?, found.b?], found.ratio?);
-        Some(format!("{name} {a:.2} and {b:.2} ({:+.0} %)", 100.0 * (ratio - 1.0)))
+        Some(format!("{name} {a:.2} and {b:.2}{unit} ({:+.0} %)", 100.0 * (ratio - 1.0)))
     };
-    let figures: Vec<String> = ["requests_per_s", "await_ms"].into_iter().filter_map(change).collect();
+    let figures = [("requests_per_s", "requests/s", ""), ("await_ms", "await", " ms")];
+    let figures: Vec<String> = figures.into_iter().filter_map(change).collect();
     let is_single = first.a.intervals == 1 || first.b.intervals == 1;
     let confidence = if is_single { SINGLE } else { "" };
     let verdict = format!("{more}{}", first.answer.trim_end_matches('.'));

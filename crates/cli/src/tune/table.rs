@@ -3,7 +3,7 @@
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns, format_iops};
 use plimsoll_files::depths;
 use plimsoll_measure::tune::pictures::answer;
-use plimsoll_measure::tune::{DepthCurve, Figure, OperationCost, TuneReport, UnloadedLatency};
+use plimsoll_measure::tune::{BlockSize, DepthCurve, Figure, OperationCost, TuneReport, UnloadedLatency};
 
 use crate::screen;
 
@@ -88,12 +88,12 @@ fn lines(report: &TuneReport) -> Vec<String> {
     lines.extend(operation("flush", &report.flush));
     lines.extend(operation("discard", &report.discard));
 
-    if !report.submissions.is_empty() {
-        let kinds = report
-            .submissions
-            .iter()
-            .map(|cost| format!("{} {}", cost.kind, if cost.blocks { "blocks" } else { "does not block" }));
-        lines.push(format!("submissions: {}", kinds.collect::<Vec<String>>().join(", ")));
+    for (blocks, verdict) in [(true, "blocks"), (false, "does not block")] {
+        let costs = report.submissions.iter().filter(|cost| cost.blocks == blocks);
+        let kinds: Vec<&str> = costs.map(|cost| cost.kind.as_str()).collect();
+        if !kinds.is_empty() {
+            lines.push(format!("submitting {verdict} the thread: {}", kinds.join(", ")));
+        }
     }
 
     let curves = [("random reads", &report.read_depths), ("random writes", &report.write_depths)];
@@ -125,7 +125,8 @@ fn lines(report: &TuneReport) -> Vec<String> {
         }
     }
 
-    lines.push(format!("read block: {}; write block: {}", report.read_block.how, report.write_block.how));
+    let block = |of: &BlockSize| format!("{} ({})", format_bytes_binary(u64::from(of.bytes)), of.how);
+    lines.push(format!("read block: {}; write block: {}", block(&report.read_block), block(&report.write_block)));
     lines.push(format!("written: {} in {:.1} s", format_bytes_binary(report.written_bytes), report.duration_s));
     lines
 }

@@ -58,6 +58,8 @@ fn a_regression_is_exit_code_1() {
 fn the_table_names_winner_evidence_and_what_differs() {
     let ended = world().run(&["compare", "a.json", "slow.json"]);
     ended.assert_says(&["A (base): a.json", "B: slow.json", "IOPS", "-9.98 %", "***", "worse", "A and B: A is better"]);
+    let iops = ended.out.lines().find(|line| line.starts_with("IOPS ")).expect("a row");
+    assert_eq!(iops.matches(" %").count(), 2, "the change and its interval have a unit: {iops}");
     assert_eq!(ended.err, "warning: backend differs: uring (a.json), aio (slow.json)\n");
     let same = world().run(&["compare", "a.json", "a.json"]);
     assert!(same.out.contains("no evidence that either is better") && same.err.is_empty(), "{same:#?}");

@@ -90,7 +90,7 @@ impl CompareReport {
         let first = self.comparisons.iter().find(|comparison| comparison.job == job.job && comparison.side == job.side);
         let figure = first.map_or_else(String::new, |comparison| {
             let [name, base, other, _, change, interval, ..] = comparison.cells();
-            let interval = if interval.is_empty() { interval } else { format!(", 95 % interval {interval} %") };
+            let interval = if interval.is_empty() { interval } else { format!(", 95 % interval {interval}") };
             format!("{}: {base} and {other}, {}{interval}", name.trim(), change.trim())
         });
 
@@ -161,7 +161,7 @@ impl Comparison {
         let interval = match (self.change_low_pct, self.change_high_pct) {
             // Figures without p are exact, except the ends of a search.
             (Some(low), Some(high)) if p.is_none() && low == high => String::new(),
-            (Some(low), Some(high)) => format!("{} to {}", signed(low), signed(high)),
+            (Some(low), Some(high)) => format!("{} to {} %", signed(low), signed(high)),
             _ => String::new(),
         };
 

@@ -286,6 +286,21 @@ fn changes(a: &Side, b: &Side) -> Vec<Change> {
     iostat.chain(ours).filter(|change| is_something(change.a) || is_something(change.b)).collect()
 }
 
+/// Returns the name of a column in tables: iostat's, or words with the unit.
+fn heading(column: &str) -> &str {
+    match column {
+        "rrqm" => "%rrqm",
+        "wrqm" => "%wrqm",
+        "drqm" => "%drqm",
+        "util" => "%util",
+        "requests_per_s" => "requests/s",
+        "await_ms" => "await, ms",
+        "capacity_use" => "U, of 1",
+        "saturation" => "S, of 1",
+        other => other,
+    }
+}
+
 impl Comparison {
     /// Renders the comparison as tables and paragraphs: columns, findings, hypotheses, the answer.
     pub fn sections(&self) -> Vec<Section> {
@@ -298,7 +313,7 @@ impl Comparison {
         let figure = |value: Option<f64>| value.map_or("n/a".to_owned(), |value| format!("{value:.2}"));
         let row = |change: &Change| {
             let ratio = change.ratio.map_or(String::new(), |ratio| format!("{:+.0} %", 100.0 * (ratio - 1.0)));
-            [change.column.to_owned(), figure(change.a), figure(change.b), ratio]
+            [heading(change.column).to_owned(), figure(change.a), figure(change.b), ratio]
         };
         let columns = Table::new("", ["", "A", "B", "change"], self.columns.iter().map(row));
 
