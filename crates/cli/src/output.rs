@@ -43,6 +43,15 @@ pub(crate) fn refuse_input(output: &Path, flag: &str, input: &Path) -> Result<()
     }
 }
 
+/// Returns the failure of a place that accepts no file: a full or read-only one is a fault of the machine, any other is
+/// bad input.
+pub(crate) fn no_place(error: &io::Error, message: String) -> Failure {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem => Failure::Machine(message),
+        _ => Failure::Input(message),
+    }
+}
+
 /// Says that `--output -` prints `what`, and that `--format` names another text for stdout.
 pub(crate) fn two_on_stdout(what: &str) -> String {
     format!("--output - prints {what} on stdout, and --format something else: leave out one, or give --output a file")
@@ -99,12 +108,7 @@ impl Output {
                     directory.display(),
                     path.display()
                 );
-                match error.kind() {
-                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem => {
-                        Failure::Machine(message)
-                    }
-                    _ => Failure::Input(message),
-                }
+                no_place(&error, message)
             })?;
         }
         Ok(output)

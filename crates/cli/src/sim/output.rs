@@ -14,7 +14,7 @@ use plimsoll_show::table::Column;
 
 use crate::failure::{Failure, as_json};
 use crate::flags::ReportFormat;
-use crate::output::Output;
+use crate::output::{Output, no_place};
 use crate::screen;
 
 const SWEEP_WIDTH: usize = 66;
@@ -210,8 +210,10 @@ impl Pictures {
                 }
             }
 
-            std::fs::create_dir_all(directory)
-                .map_err(|error| Failure::Machine(format!("cannot make {}: {error}", directory.display())))?;
+            std::fs::create_dir_all(directory).map_err(|error| {
+                let message = format!("cannot make {}: {error}; name another place for {flag}", directory.display());
+                no_place(&error, message)
+            })?;
             paths.iter().try_for_each(|path| Output::check(path, force, flag).map(drop))?;
         }
         Ok(pictures)

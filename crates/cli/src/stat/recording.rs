@@ -40,11 +40,17 @@ impl Recording {
         Output::check(&path, arguments.pictures.page.force, "--record")?;
         let cannot = |error: io::Error| Failure::Machine(format!("cannot write {}: {error}", path.display()));
         if path.is_file() {
-            fs::remove_file(&path).map_err(cannot)?;
+            fs::remove_file(&path).map_err(&cannot)?;
         }
         let host = Host::read(&arguments.host.proc_root);
         let made = if path.exists() { File::create(&path) } else { File::create_new(&path) };
-        let writer = made.and_then(|file| Writer::new(file, &host)).map_err(cannot)?;
+        let writer = Writer::new(made.map_err(&cannot)?, &host).map_err(|error| {
+            // An empty recording would be in the way of the next run.
+            if path.is_file() {
+                let _ = fs::remove_file(&path);
+            }
+            cannot(error)
+        })?;
         Ok(Some(Recording { path, writer, readings: 0 }))
     }
 

@@ -62,6 +62,7 @@ fn a_file_that_has_no_space() {
     let cases = [
         ("size=20m", "cache create c.yaml mounted/a.disk --size 320MiB", "cannot write mounted/a.disk: No space left"),
         // A file system of two pages, of which another file has both.
+        ("size=8k", "stat --record mounted/s.rec", "cannot write mounted/s.rec: No space left"),
         ("size=8k", "tune . --data-size 16M --backend null --record mounted/r.jsonl", "mounted/r.jsonl: No space left"),
     ];
     for (options, arguments, message) in cases {

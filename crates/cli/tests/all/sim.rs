@@ -241,6 +241,7 @@ fn what_makes_no_sense_is_refused() {
         ("sim run mine.yaml --seeds 0", &["--seeds"]),
         ("sim run mine.yaml --seeds 1000 --sweep parallelism=1,2,3,4,5,6,7,8,9,10,11", &["11000 runs"]),
         ("sim run mine.yaml --csv mine.yaml", &["it is not a directory"]),
+        ("sim run mine.yaml --csv mine.yaml/out", &["cannot make mine.yaml/out", "name another place for --csv"]),
         ("sim run mine.yaml --part 0/3 --format json", &["0/3", "K from 1 to N"]),
         ("sim run mine.yaml --part 4/3 --format json", &["4/3", "K from 1 to N"]),
         ("sim run mine.yaml --part 1 --format json", &["expected K/N"]),
