@@ -90,10 +90,11 @@ const COLUMNS: &[Column<Row>] = &[
 fn json(depot: &Path, rows: &[Row], failed: &[String]) -> Value {
     let file = |(file, written): &Row| {
         let Written { table, path, rows, len_bytes } = written;
-        json!({"file": file, "table": table.name(), "rows": rows, "len_bytes": len_bytes, "stored_as": path})
+        let stored_as = path.display().to_string();
+        json!({"file": file, "table": table.name(), "rows": rows, "len_bytes": len_bytes, "stored_as": stored_as})
     };
     let files: Vec<Value> = rows.iter().map(file).collect();
-    json!({"schema": 1, "depot": depot, "files": files, "failed": failed})
+    json!({"schema": 1, "depot": depot.display().to_string(), "files": files, "failed": failed})
 }
 
 impl From<StoreError> for Failure {

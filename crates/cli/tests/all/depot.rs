@@ -1,5 +1,6 @@
 //! `plimsoll depot`: what it stores is what DuckDB reads, column by column; what it refuses.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::Command;
 
 use crate::skip::skip;
@@ -309,6 +310,22 @@ fn warnings_on_io_properties_are_said_once() {
     let words = ["depot", "depot", "a.txt", "b.txt", "--host", "db1", "--io-properties", "io.yaml"];
     let ended = world.run(&words).done();
     assert_eq!(ended.err.matches("the measurement itself doubts read_iops").count(), 1, "{ended:#?}");
+}
+
+/// The JSON of the result, which is made in every format, cannot hold such a name: the command panicked.
+#[test]
+fn a_depot_may_have_a_name_that_is_no_text() {
+    let sample = |second: u64| {
+        format!("2026-03-14T12:00:{second:02}Z\n   8 0 sda {} 0 8000 100 0 0 0 0 0 90 100\n", 1000 * second)
+    };
+    let text: String = (0..3).map(sample).collect();
+    let world = World::new(&[("a.txt", &text)]);
+    let depot = std::ffi::OsStr::from_bytes(b"depot \xff");
+    let mut command = world.command(&["depot"]);
+    command.arg(depot).args(["a.txt", "--host", "db1", "--format", "json"]);
+    let stored = Ended::of(command.output().expect("the binary starts")).done().json();
+    assert!(stored["files"][0]["stored_as"].as_str().is_some_and(|it| it.contains("/disks/host=db1/")), "{stored}");
+    assert!(world.path().join(depot).join("disks/host=db1").is_dir());
 }
 
 #[test]
