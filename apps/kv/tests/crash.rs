@@ -195,7 +195,7 @@ fn a_trace_has_the_requests_of_all_classes_and_overwrites_nothing() {
     while let Some(chunk) = reader.next_chunk().unwrap() {
         match chunk.body {
             Body::Names(told) => names.extend(told.classes.into_values().map(|class| class.name)),
-            Body::Events(told) => events += told.len(),
+            Body::Events(told) => events += told.count(),
         }
     }
     assert!(reader.lost().is_nothing(), "{:?}", reader.lost());

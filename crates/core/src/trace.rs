@@ -187,6 +187,7 @@ impl Event {
 
     /// Decodes an event from words. Returns `None` if a kind, an operation or a reason is unknown.
     #[must_use]
+    #[inline]
     pub fn from_words(words: [u64; EVENT_BYTES / 8]) -> Option<Event> {
         let [time_ns, request, offset_bytes, lengths, tail] = words;
         let kind = (tail >> 48) as u8;
@@ -211,6 +212,7 @@ impl Event {
 
     /// Decodes an event from the bytes of [`Event::to_bytes`]. Returns `None` for bytes that are no event.
     #[must_use]
+    #[inline]
     pub fn from_bytes(bytes: &[u8; EVENT_BYTES]) -> Option<Event> {
         let mut words = [0; EVENT_BYTES / 8];
         for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {

@@ -41,7 +41,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 
 use plimsoll_core::trace::{EVENT_BYTES, Event};
 
@@ -54,6 +54,12 @@ const KIND_EVENTS: u16 = 1;
 const KIND_NAMES: u16 = 2;
 /// Longest body of a chunk, in bytes: a whole number of events.
 pub const BODY_MAX_BYTES: usize = 26_214 * EVENT_BYTES;
+/// Bytes that a reader asks for beyond those that it needs.
+const AHEAD_BYTES: usize = 1 << 18;
+/// The same, where most of the file is skipped.
+const SPARSE_AHEAD_BYTES: usize = 1 << 12;
+/// Most room of a reader: a chunk fits, and few are moved for lack of room behind them.
+const HELD_MAX_BYTES: usize = 2 * (CHUNK_HEAD_BYTES + BODY_MAX_BYTES);
 
 /// Clock of the time stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,31 +310,54 @@ impl Lost {
     }
 }
 
+/// Events of a chunk, decoded one by one. Unknown ones are left out, and counted in [`Lost`].
+#[derive(Debug)]
+pub struct Events<'a> {
+    places: std::slice::Iter<'a, [u8; EVENT_BYTES]>,
+    unknown: &'a mut u64,
+}
+
+impl Iterator for Events<'_> {
+    type Item = Event;
+
+    #[inline]
+    fn next(&mut self) -> Option<Event> {
+        loop {
+            let event = Event::from_bytes(self.places.next()?);
+            if event.is_some() {
+                return event;
+            }
+            *self.unknown += 1;
+        }
+    }
+}
+
 /// Content of a chunk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body {
+#[derive(Debug)]
+pub enum Body<'a> {
     /// Events of one shard, in order of time.
-    Events(Vec<Event>),
+    Events(Events<'a>),
     /// Names of numbers from here on, in addition to earlier ones.
     Names(Names),
 }
 
 /// A part of a trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chunk {
+#[derive(Debug)]
+pub struct Chunk<'a> {
     /// The shard.
     pub shard: u16,
     /// Its content.
-    pub body: Body,
+    pub body: Body<'a>,
 }
 
 /// Reads the file of a trace, front to back.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
-    /// Bytes read and, from `at` on, not yet parsed.
+    /// Room for bytes read. Those from `at` to `end` are not yet parsed.
     held: Vec<u8>,
     at: usize,
+    end: usize,
     ended: bool,
     clock: Clock,
     unix_at_zero_ns: u64,
@@ -366,6 +395,7 @@ impl<R: Read> Reader<R> {
             input,
             held: Vec::new(),
             at: 0,
+            end: 0,
             ended: false,
             clock: if clock == Clock::Virtual as u32 { Clock::Virtual } else { Clock::Monotonic },
             unix_at_zero_ns: u64::from(unix_low) | u64::from(unix_high) << 32,
@@ -396,81 +426,147 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// The error of reading.
-    pub fn next_chunk(&mut self) -> io::Result<Option<Chunk>> {
-        loop {
-            self.fill(CHUNK_HEAD_BYTES + BODY_MAX_BYTES)?;
-            let rest = &self.held[self.at..];
-            if rest.is_empty() {
+    pub fn next_chunk(&mut self) -> io::Result<Option<Chunk<'_>>> {
+        let head = loop {
+            self.fill(CHUNK_HEAD_BYTES, AHEAD_BYTES)?;
+            if self.rest().is_empty() {
                 self.lost.at_end = self.is_lost_here;
                 return Ok(None);
             }
 
-            let bytes = chunk_bytes(rest);
-            if let Some((chunk, dropped, unknown)) = bytes.and_then(chunk_of) {
-                self.at += bytes.map_or(0, <[u8]>::len);
-                self.is_lost_here = false;
-                self.lost.dropped_events = self.lost.dropped_events.saturating_add(dropped);
-                self.lost.unknown_events = self.lost.unknown_events.saturating_add(unknown);
-                return Ok(Some(chunk));
+            if let Some(head) = ChunkHead::of(self.rest()) {
+                self.fill(head.len_bytes, AHEAD_BYTES)?;
+                if let Some(bytes) = self.rest().get(..head.len_bytes) {
+                    if crc32c::crc32c(&bytes[CHUNK_HEAD_BYTES..]) == head.body_crc {
+                        break head;
+                    }
+                    // A damaged body is skipped by its length, so that bytes in it that look like heads are not tried
+                    // one by one.
+                    self.lose(head.len_bytes);
+                    continue;
+                }
             }
-            // If the head is whole, skip the damaged body by its length, so that bytes in it that look like heads are
-            // not tried one by one. Otherwise, skip to the next possible chunk.
-            let next_mark = || rest.get(1..).and_then(|rest| find(rest, CHUNK_MARK)).map_or(rest.len(), |at| at + 1);
-            let skip = bytes.map_or_else(next_mark, <[u8]>::len);
-            self.lost.bytes += skip as u64;
-            self.lost.places += u64::from(!std::mem::replace(&mut self.is_lost_here, true));
-            self.at += skip;
-        }
+            self.lose_up_to_mark()?;
+        };
+
+        self.is_lost_here = false;
+        self.lost.dropped_events = self.lost.dropped_events.saturating_add(head.dropped_events);
+        let body = &self.held[self.at + CHUNK_HEAD_BYTES..self.at + head.len_bytes];
+        self.at += head.len_bytes;
+        let body = match head.kind {
+            KIND_NAMES => Body::Names(Names::from_text(&String::from_utf8_lossy(body))),
+            kind => {
+                // A kind of a later version is skipped.
+                let places = if kind == KIND_EVENTS { body.as_chunks::<EVENT_BYTES>().0 } else { &[] };
+                Body::Events(Events { places: places.iter(), unknown: &mut self.lost.unknown_events })
+            }
+        };
+        Ok(Some(Chunk { shard: head.shard, body }))
     }
 
-    /// Reads until at least `bytes` are held, or the input ends.
-    fn fill(&mut self, bytes: usize) -> io::Result<()> {
-        if self.ended || self.held.len() - self.at >= bytes {
+    /// The bytes that are held and not yet parsed.
+    fn rest(&self) -> &[u8] {
+        &self.held[self.at..self.end]
+    }
+
+    /// Counts the next bytes as lost.
+    fn lose(&mut self, bytes: usize) {
+        self.lost.bytes += bytes as u64;
+        self.lost.places += u64::from(!std::mem::replace(&mut self.is_lost_here, true));
+        self.at += bytes;
+    }
+
+    /// Counts the bytes before the next possible chunk as lost.
+    fn lose_up_to_mark(&mut self) -> io::Result<()> {
+        self.fill(CHUNK_HEAD_BYTES + BODY_MAX_BYTES, AHEAD_BYTES)?;
+        let rest = self.rest();
+        let mark = rest.get(1..).and_then(|rest| find(rest, CHUNK_MARK)).map(|at| at + 1);
+        // The last bytes may be the beginning of a mark.
+        let tail_bytes = if self.ended { 0 } else { CHUNK_MARK.len() - 1 };
+        let lost_bytes = mark.unwrap_or(rest.len() - tail_bytes);
+        self.lose(lost_bytes);
+        Ok(())
+    }
+
+    /// Reads until at least `bytes` are held, or the input ends. Asks for `ahead_bytes` more.
+    fn fill(&mut self, bytes: usize, ahead_bytes: usize) -> io::Result<()> {
+        if self.ended || self.end - self.at >= bytes {
             return Ok(());
         }
-        self.held.drain(..self.at);
-        self.at = 0;
-        let wanted = (2 * bytes - self.held.len()) as u64;
-        let read = self.input.by_ref().take(wanted).read_to_end(&mut self.held)?;
-        self.ended = (read as u64) < wanted;
+        if self.at + bytes + ahead_bytes > HELD_MAX_BYTES {
+            self.held.copy_within(self.at..self.end, 0);
+            (self.at, self.end) = (0, self.end - self.at);
+        }
+
+        let limit = self.at + bytes + ahead_bytes;
+        if self.held.len() < limit {
+            self.held.resize(limit, 0);
+        }
+        while self.end < self.at + bytes {
+            match self.input.read(&mut self.held[self.end..limit]) {
+                Ok(0) => {
+                    self.ended = true;
+                    break;
+                }
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
         Ok(())
     }
 }
 
-/// Returns the chunk at the beginning of `bytes`, head and body, if its head is intact and its body not cut.
-fn chunk_bytes(bytes: &[u8]) -> Option<&[u8]> {
-    let head = bytes.get(..CHUNK_HEAD_BYTES)?;
-    let intact = head.starts_with(CHUNK_MARK) && crc32c::crc32c(&head[..CHUNK_HEAD_BYTES - 4]) == word(head, 24)?;
-    let body_bytes = word(head, 8)? as usize;
-    if !intact || body_bytes > BODY_MAX_BYTES {
-        return None;
+impl<R: Read + Seek> Reader<R> {
+    /// Skips the next chunk without reading it, if it has events and none of them before `time_ns`. Returns whether it
+    /// did. Losses in such a chunk are not counted.
+    ///
+    /// # Errors
+    /// The error of reading.
+    pub fn skip_events_from(&mut self, time_ns: u64) -> io::Result<bool> {
+        self.fill(CHUNK_HEAD_BYTES + EVENT_BYTES, SPARSE_AHEAD_BYTES)?;
+        let rest = self.rest();
+        let Some(head) = ChunkHead::of(rest).filter(|head| head.kind == KIND_EVENTS) else { return Ok(false) };
+        let first = rest.get(CHUNK_HEAD_BYTES..head.len_bytes.min(rest.len())).and_then(<[u8]>::first_chunk);
+        if first.and_then(Event::from_bytes).is_none_or(|first| first.time_ns < time_ns) {
+            return Ok(false);
+        }
+
+        let held_bytes = head.len_bytes.min(rest.len());
+        self.at += held_bytes;
+        self.is_lost_here = false;
+        if held_bytes < head.len_bytes {
+            self.input.seek_relative((head.len_bytes - held_bytes) as i64)?;
+        }
+        Ok(true)
     }
-    bytes.get(..CHUNK_HEAD_BYTES + body_bytes)
 }
 
-/// Returns the chunk of these bytes, the events dropped before it, and the unknown events in it; `None` if its body is
-/// damaged.
-fn chunk_of(bytes: &[u8]) -> Option<(Chunk, u64, u64)> {
-    let (head, body) = bytes.split_at_checked(CHUNK_HEAD_BYTES)?;
-    if crc32c::crc32c(body) != word(head, 20)? {
-        return None;
+/// The head of a chunk.
+struct ChunkHead {
+    kind: u16,
+    shard: u16,
+    /// Length of the chunk, head and body.
+    len_bytes: usize,
+    dropped_events: u64,
+    body_crc: u32,
+}
+
+impl ChunkHead {
+    /// Returns the head at the beginning of `bytes`, if it is intact.
+    fn of(bytes: &[u8]) -> Option<ChunkHead> {
+        let head = bytes.get(..CHUNK_HEAD_BYTES)?;
+        let is_intact =
+            head.starts_with(CHUNK_MARK) && crc32c::crc32c(&head[..CHUNK_HEAD_BYTES - 4]) == word(head, 24)?;
+        let body_bytes = word(head, 8)? as usize;
+        (is_intact && body_bytes <= BODY_MAX_BYTES).then_some(ChunkHead {
+            kind: word(head, 4)? as u16,
+            shard: (word(head, 4)? >> 16) as u16,
+            len_bytes: CHUNK_HEAD_BYTES + body_bytes,
+            dropped_events: u64::from(word(head, 12)?) | u64::from(word(head, 16)?) << 32,
+            body_crc: word(head, 20)?,
+        })
     }
-
-    let (kind, shard) = ((word(head, 4)? & 0xffff) as u16, (word(head, 4)? >> 16) as u16);
-    let dropped = u64::from(word(head, 12)?) | u64::from(word(head, 16)?) << 32;
-    let (body, unknown) = match kind {
-        KIND_EVENTS => {
-            let places = body.as_chunks::<EVENT_BYTES>().0;
-            let events: Vec<Event> = places.iter().filter_map(Event::from_bytes).collect();
-            let unknown = (places.len() - events.len()) as u64;
-            (Body::Events(events), unknown)
-        }
-        KIND_NAMES => (Body::Names(Names::from_text(&String::from_utf8_lossy(body))), 0),
-        // A kind of a later version, which this one skips.
-        _ => (Body::Events(Vec::new()), 0),
-    };
-
-    Some((Chunk { shard, body }, dropped, unknown))
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -482,163 +578,4 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use plimsoll_core::Op;
-    use plimsoll_core::trace::EventKind;
-
-    fn event(time_ns: u64) -> Event {
-        Event {
-            time_ns,
-            request: 1,
-            offset_bytes: 0,
-            len_bytes: 4096,
-            detail: 0,
-            class: 1,
-            disk: 0,
-            piece: 0,
-            kind: EventKind::Queued,
-            op: Op::Write,
-            reason: None,
-        }
-    }
-
-    fn names() -> Names {
-        let mut names = Names::default();
-        names.classes.insert(1, ClassName { name: "a\\b\nc d".to_owned(), shares: 100 });
-        names.files.insert(7, FileName { path: "/var/x y".to_owned(), disk: 2 });
-        names.disks.insert(2, "/var".to_owned());
-        names
-    }
-
-    fn trace() -> Vec<u8> {
-        let mut file = Vec::new();
-        let mut writer = Writer::new(&mut file, Clock::Monotonic, 1 << 60).unwrap();
-        writer.names(&names()).unwrap();
-        for at in 0..4 {
-            writer.events(at as u16, at, &[event(10 * at), event(10 * at + 1)]).unwrap();
-        }
-        file
-    }
-
-    /// Returns everything readable: events, and the losses.
-    fn read(file: &[u8]) -> Result<(Vec<Event>, Option<Names>, Lost), OpenError> {
-        let mut reader = Reader::new(file)?;
-        let (mut events, mut names) = (Vec::new(), None);
-        while let Some(chunk) = reader.next_chunk()? {
-            match chunk.body {
-                Body::Events(more) => events.extend(more),
-                Body::Names(found) => names = Some(found),
-            }
-        }
-        Ok((events, names, reader.lost()))
-    }
-
-    #[test]
-    fn what_is_written_is_read() {
-        let (events, found, lost) = read(&trace()).unwrap();
-        assert_eq!(events.len(), 8);
-        assert_eq!(found, Some(names()));
-        assert_eq!(lost, Lost { dropped_events: 6, ..Lost::default() });
-    }
-
-    #[test]
-    fn of_a_file_cut_anywhere_all_whole_chunks_are_read_and_the_cut_is_told() {
-        let whole = trace();
-        let ends: Vec<usize> =
-            (0..=4).map(|events| whole.len() - events * (CHUNK_HEAD_BYTES + 2 * EVENT_BYTES)).collect();
-        for cut in 0..whole.len() {
-            match read(&whole[..cut]) {
-                Err(OpenError::NotATrace) => assert!(cut < 8),
-                Err(OpenError::DamagedHead) => assert!((8..HEAD_BYTES).contains(&cut)),
-                Err(error) => panic!("{cut}: {error}"),
-                Ok((events, _, lost)) => {
-                    let whole_chunks = ends.iter().filter(|end| **end <= cut).count();
-                    assert_eq!(events.len(), 2 * whole_chunks.saturating_sub(1), "cut at {cut}");
-                    let between = !ends.contains(&cut) && cut != HEAD_BYTES;
-                    assert_eq!(lost.at_end, between, "cut at {cut}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn every_flipped_bit_is_noticed_and_costs_one_chunk() {
-        let whole = trace();
-        let all = read(&whole).unwrap();
-        for bit in 0..whole.len() * 8 {
-            let mut file = whole.clone();
-            file[bit / 8] ^= 1 << (bit % 8);
-            match read(&file) {
-                Err(_) => assert!(bit / 8 < HEAD_BYTES, "bit {bit}"),
-                Ok(some) => {
-                    assert!(bit / 8 >= HEAD_BYTES, "bit {bit} of the head was not noticed");
-                    assert_ne!(some, all, "bit {bit}");
-                    assert!(some.2.places == 1 && some.0.len() >= 6, "bit {bit}: {:?}", some.2);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn other_versions_are_named() {
-        let mut file = trace();
-        file[8] = 2;
-        let crc = crc32c::crc32c(&file[..24]).to_le_bytes();
-        file[24..28].copy_from_slice(&crc);
-        assert!(matches!(read(&file), Err(OpenError::Version(2))));
-    }
-
-    #[test]
-    fn many_names_are_many_chunks_and_a_name_longer_than_one_is_left_out() {
-        let mut names = names();
-        let file = |path: String| FileName { path, disk: 0 };
-        names.files.extend((10..40).map(|number| (number, file("x".repeat(BODY_MAX_BYTES / 10)))));
-        let mut written = names.clone();
-        written.files.insert(20, file("y".repeat(BODY_MAX_BYTES)));
-        names.files.remove(&20);
-        let mut bytes = Vec::new();
-        Writer::new(&mut bytes, Clock::Virtual, 0).unwrap().names(&written).unwrap();
-        let (mut found, mut reader) = (Names::default(), Reader::new(bytes.as_slice()).unwrap());
-        while let Some(chunk) = reader.next_chunk().unwrap() {
-            let Body::Names(more) = chunk.body else { panic!("only names were written") };
-            found.classes.extend(more.classes);
-            found.files.extend(more.files);
-            found.disks.extend(more.disks);
-        }
-        assert!(found == names && reader.lost().is_nothing());
-    }
-
-    #[test]
-    fn a_damaged_body_is_passed_over_with_all_that_looks_like_chunks_in_it() {
-        let mut file = trace();
-        let (before, body) = (file.len(), file[HEAD_BYTES..].to_vec());
-        let mut writer = Writer { out: &mut file, clock: Clock::Monotonic, body };
-        writer.chunk(KIND_EVENTS, 0, 0).unwrap();
-        writer.events(0, 0, &[event(99)]).unwrap();
-        file[before + CHUNK_HEAD_BYTES] ^= 1;
-        let (events, _, lost) = read(&file).unwrap();
-        assert_eq!((events.len(), lost.places), (9, 1));
-        assert_eq!(lost.bytes, (CHUNK_HEAD_BYTES + before - HEAD_BYTES) as u64);
-    }
-
-    #[test]
-    fn counts_that_no_number_holds_stay_at_the_largest() {
-        let mut file = Vec::new();
-        let mut writer = Writer::new(&mut file, Clock::Monotonic, 0).unwrap();
-        writer.events(0, u64::MAX, &[event(1)]).unwrap();
-        writer.events(0, 2, &[event(2)]).unwrap();
-        let (events, _, lost) = read(&file).unwrap();
-        assert_eq!((events.len(), lost.dropped_events), (2, u64::MAX));
-    }
-
-    #[test]
-    fn many_events_are_many_chunks() {
-        let events: Vec<Event> = (0..60_000).map(event).collect();
-        let mut file = Vec::new();
-        Writer::new(&mut file, Clock::Virtual, 0).unwrap().events(0, 5, &events).unwrap();
-        let (found, _, lost) = read(&file).unwrap();
-        assert_eq!(found, events);
-        assert_eq!(lost.dropped_events, 5);
-    }
-}
+mod tests;

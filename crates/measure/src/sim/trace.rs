@@ -206,7 +206,7 @@ jobs:
         let mut requests: HashMap<u64, Vec<Event>> = HashMap::new();
         while let Some(chunk) = reader.next_chunk().unwrap() {
             if let Body::Events(events) = chunk.body {
-                events.into_iter().for_each(|event| requests.entry(event.request).or_default().push(event));
+                events.for_each(|event| requests.entry(event.request).or_default().push(event));
             }
         }
         for events in requests.values().filter(|events| events.last().unwrap().kind == EventKind::Callback) {

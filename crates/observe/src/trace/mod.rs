@@ -53,7 +53,7 @@ pub mod stages;
 mod story;
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use plimsoll::trace::format::OpenError;
@@ -115,9 +115,11 @@ pub fn files_of(path: &Path) -> Vec<PathBuf> {
 /// For a program's own trace this takes a fraction of the time of [`read`].
 pub fn read_head(path: &Path) -> Result<Head, TraceError> {
     if let [file] = files_of(path).as_slice() {
-        let (form, mut input) = opened(File::open(file).map_err(TraceError::Open)?)?;
+        let mut file = File::open(file).map_err(TraceError::Open)?;
+        let (form, _) = opened(&file)?;
         if form == Form::Own {
-            return own::read_head(&mut input);
+            file.rewind()?;
+            return own::read_head(file);
         }
     }
 

@@ -38,7 +38,7 @@
 //! ```
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::io::Read;
+use std::io::{Read, Seek};
 
 use foldhash::fast::RandomState;
 use plimsoll::core::trace::{Event, EventKind};
@@ -67,21 +67,26 @@ pub fn read_own(input: &mut dyn Read, visit: &mut dyn FnMut(Item)) -> Result<Tra
     read_bounded(input, visit, HELD_MAX)
 }
 
-/// Returns the names, the earliest time and the clock of a trace in the `PLIMTRCE` format, without matching its events.
-pub fn read_head(input: &mut dyn Read) -> Result<Head, TraceError> {
+/// Returns the names, the earliest time and the clock of a trace in the `PLIMTRCE` format, without matching its events,
+/// most of which it skips unread: those of a chunk are in order of time.
+pub fn read_head(input: impl Read + Seek) -> Result<Head, TraceError> {
     let mut reader = Reader::new(input)?;
+    let unix_at_zero_ns = unix_at_zero_ns(&reader).and_then(|ns| i64::try_from(ns).ok());
     let mut names = Renamed::default();
     let mut begin_ns: Option<u64> = None;
-    while let Some(chunk) = reader.next_chunk()? {
+    loop {
+        if reader.skip_events_from(begin_ns.unwrap_or(u64::MAX))? {
+            continue;
+        }
+        let Some(chunk) = reader.next_chunk()? else { break };
         match chunk.body {
             Body::Names(more) => names.take(more),
             Body::Events(events) => {
-                let times_ns = events.iter().filter(|event| is_a_beginning(event.kind)).map(|event| event.time_ns);
+                let times_ns = events.filter(|event| is_a_beginning(event.kind)).map(|event| event.time_ns);
                 begin_ns = begin_ns.into_iter().chain(times_ns).min();
             }
         }
     }
-    let unix_at_zero_ns = unix_at_zero_ns(&reader).and_then(|ns| i64::try_from(ns).ok());
     Ok(Head { names: names.names, begin_ns, unix_at_zero_ns })
 }
 
@@ -108,9 +113,9 @@ fn read_bounded(input: &mut dyn Read, visit: &mut dyn FnMut(Item), held_max: usi
             Body::Names(more) => names.take(more),
             Body::Events(events) => {
                 all.shard = chunk.shard;
-                all.events += events.len() as u64;
                 let shard = shards.entry(chunk.shard).or_default();
                 for event in events {
+                    all.events += 1;
                     shard.take(&names.translated(event), &mut all, visit);
                 }
             }
@@ -225,9 +230,6 @@ struct All {
     pushed_out: u64,
     restarted: u64,
     ends_of_nothing: u64,
-    /// Memory of requests that were handed over, for reuse.
-    #[expect(clippy::vec_box, reason = "boxes come from the map of requests, and go back as they are")]
-    spare: Vec<Box<Request>>,
 }
 
 impl All {
@@ -237,56 +239,36 @@ impl All {
     }
 }
 
-/// A request that has not been handed over completely.
+/// A request that has not been handed over completely, or a free place for one.
 struct Request {
+    /// 0 if the place is free.
     born: u64,
     /// Requests of its class that had ended on its shard when it was born.
     ended_before: u64,
     /// The fields that its pieces have in common.
     base: Span,
-    /// Pieces that have not been reaped.
-    under_way: Vec<Span>,
-    /// The piece reaped last.
-    done: Option<Span>,
+    /// Pieces that have not been reaped; behind them, if `has_done`, the piece reaped last.
+    pieces: Vec<Span>,
+    has_done: bool,
     /// Whether the request has ended; only its callback may follow.
     has_ended: bool,
 }
 
 impl Request {
-    fn new(event: &Event, all: &mut All) -> Box<Request> {
-        all.born += 1;
-        all.held += 1;
-
-        let base = Span {
-            shard: all.shard,
-            disk: event.disk,
-            class: event.class,
-            piece: event.piece,
-            is_split: event.piece > 0,
-            ..Span::new(event.op, event.request, event.offset_bytes, event.len_bytes)
-        };
-
-        let mut place = all.spare.pop();
-        let under_way = place.as_mut().map(|earlier| std::mem::take(&mut earlier.under_way)).unwrap_or_default();
-        let new = Request { born: all.born, ended_before: 0, base, under_way, done: None, has_ended: false };
-        match place {
-            Some(mut place) => {
-                *place = new;
-                place
-            }
-            None => Box::new(new),
-        }
+    /// Returns the number of pieces that have not been reaped.
+    fn under_way(&self) -> usize {
+        self.pieces.len() - usize::from(self.has_done)
     }
 
     /// Returns the index of the event's piece, which is added if it is new.
     fn piece(&mut self, event: &Event, all: &mut All, visit: &mut dyn FnMut(Item)) -> usize {
-        if let Some(at) = self.under_way.iter().position(|piece| piece.piece == event.piece) {
+        if let Some(at) = self.pieces[..self.under_way()].iter().position(|piece| piece.piece == event.piece) {
             return at;
         }
-        if self.under_way.len() >= PIECES_MAX {
+        if self.under_way() >= PIECES_MAX {
             all.pushed_out += 1;
             all.held -= 1;
-            all.hand_over(self.under_way.remove(0), visit);
+            all.hand_over(self.pieces.remove(0), visit);
         }
 
         let is_part = self.base.queued_ns.is_some() && event.len_bytes < self.base.len_bytes;
@@ -294,23 +276,26 @@ impl Request {
         if is_split && !self.base.is_split {
             // If the request's beginning is not in the trace, only its second piece shows that it is split.
             self.base.is_split = true;
-            self.under_way.iter_mut().chain(&mut self.done).for_each(|piece| piece.is_split = true);
+            self.pieces.iter_mut().for_each(|piece| piece.is_split = true);
         }
 
         all.held += 1;
-        self.under_way.push(Span {
+        let at = self.under_way();
+        self.pieces.push(Span {
             piece: event.piece,
             offset_bytes: event.offset_bytes,
             len_bytes: event.len_bytes,
             ..self.base
         });
-        self.under_way.len() - 1
+        let last = self.pieces.len() - 1;
+        self.pieces.swap(at, last);
+        at
     }
 
     /// Moves a piece to its next station.
     fn advance(&mut self, event: &Event, all: &mut All, visit: &mut dyn FnMut(Item)) {
         let at = self.piece(event, all, visit);
-        let Some(span) = self.under_way.get_mut(at) else { return };
+        let span = &mut self.pieces[at];
 
         match event.kind {
             EventKind::Dispatched => {
@@ -326,8 +311,11 @@ impl Request {
             _ => {
                 span.reaped_ns = Some(event.time_ns);
                 span.error = error_of(event);
-                let span = self.under_way.swap_remove(at);
-                if let Some(earlier) = self.done.replace(span) {
+                let last_under_way = self.under_way() - 1;
+                self.pieces.swap(at, last_under_way);
+                let earlier = if self.has_done { self.pieces.pop() } else { None };
+                self.has_done = true;
+                if let Some(earlier) = earlier {
                     all.held -= 1;
                     all.hand_over(earlier, visit);
                 }
@@ -335,19 +323,18 @@ impl Request {
         }
     }
 
-    /// Hands over all pieces held.
-    fn hand_over(mut self: Box<Request>, callback_ns: Option<u64>, all: &mut All, visit: &mut dyn FnMut(Item)) {
-        let done = self.done.take();
-        let last = done.or_else(|| self.under_way.pop());
-        all.held -= self.under_way.len() + 1 + usize::from(last.is_some());
+    /// Hands over all pieces held, the one reaped last at the end, and frees the place.
+    fn hand_over(&mut self, callback_ns: Option<u64>, all: &mut All, visit: &mut dyn FnMut(Item)) {
+        all.held -= self.pieces.len() + 1;
         all.begun_before += u64::from(self.base.queued_ns.is_none());
-        for piece in self.under_way.drain(..) {
+        let last = self.pieces.pop().unwrap_or(self.base);
+        for piece in self.pieces.drain(..) {
             all.hand_over(piece, visit);
         }
-        let last = last.unwrap_or(self.base);
         all.hand_over(Span { callback_ns, ..last }, visit);
-        if self.under_way.capacity() <= SPARE_PIECES_MAX {
-            all.spare.push(self);
+        self.born = 0;
+        if self.pieces.capacity() > SPARE_PIECES_MAX {
+            self.pieces = Vec::new();
         }
     }
 }
@@ -359,11 +346,17 @@ fn error_of(event: &Event) -> Option<i32> {
 /// The requests of one shard.
 #[derive(Default)]
 struct Shard {
-    requests: HashMap<u64, Box<Request>, RandomState>,
-    /// Numbers and births of requests in the order of birth, removed ones included.
-    order: VecDeque<(u64, u64)>,
-    /// Numbers and births of requests that have ended and wait for their callback.
-    ended: VecDeque<(u64, u64)>,
+    /// Places of requests.
+    requests: Vec<Request>,
+    free: Vec<usize>,
+    /// The place of each request by its number.
+    places: HashMap<u64, usize, RandomState>,
+    /// Number and place of the request found last: events of one request often follow each other.
+    latest: Option<(u64, usize)>,
+    /// Places and births of requests in the order of birth, removed ones included.
+    order: VecDeque<(usize, u64)>,
+    /// Places and births of requests that have ended and wait for their callback.
+    ended: VecDeque<(usize, u64)>,
     /// Requests that have ended, by class.
     ended_of: BTreeMap<u16, u64>,
 }
@@ -374,113 +367,162 @@ impl Shard {
             EventKind::Blocked | EventKind::Control => visit(Item::Event(all.shard, *event)),
             EventKind::Queued => {
                 self.forget_namesake(event, all, visit);
-                let mut request = Request::new(event, all);
-                request.base.queued_ns = Some(event.time_ns);
-                request.base.file = event.detail;
-                self.insert(request, all, visit);
+                let place = self.begin(event, all);
+                let base = &mut self.requests[place].base;
+                base.queued_ns = Some(event.time_ns);
+                base.file = event.detail;
+                self.insert(place, all, visit);
             }
             EventKind::Dispatched | EventKind::Submitted | EventKind::Completed | EventKind::Reaped => {
                 if event.kind == EventKind::Dispatched {
                     self.forget_namesake(event, all, visit);
                 }
-                if let Some(request) = self.requests.get_mut(&event.request) {
-                    return request.advance(event, all, visit);
+                if let Some(place) = self.find(event.request) {
+                    return self.requests[place].advance(event, all, visit);
                 }
-                let mut request = Request::new(event, all);
-                request.advance(event, all, visit);
-                self.insert(request, all, visit);
+                let place = self.begin(event, all);
+                self.requests[place].advance(event, all, visit);
+                self.insert(place, all, visit);
             }
             EventKind::Finished | EventKind::Cancelled => self.finish(event, all, visit),
-            EventKind::Callback => match self.requests.remove(&event.request) {
-                Some(request) => request.hand_over(Some(event.time_ns), all, visit),
+            EventKind::Callback => match self.find(event.request) {
+                Some(place) => self.hand_over(place, Some(event.time_ns), all, visit),
                 None => all.ends_of_nothing += 1,
             },
         }
     }
 
+    /// Returns the place of the request of this number.
+    fn find(&mut self, number: u64) -> Option<usize> {
+        if let Some((latest, place)) = self.latest
+            && latest == number
+        {
+            return Some(place);
+        }
+        let place = *self.places.get(&number)?;
+        self.latest = Some((number, place));
+        Some(place)
+    }
+
     /// Hands over the open request of this number if the event begins another one.
     fn forget_namesake(&mut self, event: &Event, all: &mut All, visit: &mut dyn FnMut(Item)) {
-        let Some(request) = self.requests.get(&event.request) else { return };
-        let piece = request.under_way.iter().chain(&request.done).find(|piece| piece.piece == event.piece);
+        let Some(place) = self.find(event.request) else { return };
+        let request = &self.requests[place];
+        let piece = request.pieces.iter().find(|piece| piece.piece == event.piece);
         let is_another = match event.kind {
             EventKind::Queued => true,
             _ => request.has_ended || piece.is_some_and(|piece| piece.dispatched_ns.is_some()),
         };
-        if is_another && let Some(request) = self.requests.remove(&event.request) {
+        if is_another {
             all.restarted += u64::from(!request.has_ended);
-            request.hand_over(None, all, visit);
+            self.hand_over(place, None, all, visit);
         }
     }
 
-    fn insert(&mut self, mut request: Box<Request>, all: &mut All, visit: &mut dyn FnMut(Item)) {
+    /// Takes a place for a request that begins with this event.
+    fn begin(&mut self, event: &Event, all: &mut All) -> usize {
+        all.born += 1;
+        all.held += 1;
+
+        let base = Span {
+            shard: all.shard,
+            disk: event.disk,
+            class: event.class,
+            piece: event.piece,
+            is_split: event.piece > 0,
+            ..Span::new(event.op, event.request, event.offset_bytes, event.len_bytes)
+        };
+
+        if let Some(place) = self.free.pop() {
+            let request = &mut self.requests[place];
+            (request.born, request.base) = (all.born, base);
+            (request.has_done, request.has_ended) = (false, false);
+            return place;
+        }
+        let request =
+            Request { born: all.born, ended_before: 0, base, pieces: Vec::new(), has_done: false, has_ended: false };
+        self.requests.push(request);
+        self.requests.len() - 1
+    }
+
+    fn insert(&mut self, place: usize, all: &mut All, visit: &mut dyn FnMut(Item)) {
+        let request = &mut self.requests[place];
         request.ended_before = self.ended_of.get(&request.base.class).copied().unwrap_or(0);
-        self.order.push_back((request.base.request, request.born));
-        self.requests.insert(request.base.request, request);
-        if self.order.len() > 2 * self.requests.len() + 1024 {
-            self.order.retain(|(number, born)| self.requests.get(number).is_some_and(|held| held.born == *born));
+        let number = request.base.request;
+        self.order.push_back((place, request.born));
+        self.places.insert(number, place);
+        self.latest = Some((number, place));
+        if self.order.len() > 2 * self.places.len() + 1024 {
+            self.order.retain(|(place, born)| self.requests[*place].born == *born);
         }
         while all.held > all.held_max {
-            let Some((number, born)) = self.order.pop_front() else { break };
-            if let Some(request) = self.remove(number, born) {
-                all.pushed_out += u64::from(!request.has_ended);
-                request.hand_over(None, all, visit);
+            let Some((place, born)) = self.order.pop_front() else { break };
+            if self.requests[place].born == born {
+                all.pushed_out += u64::from(!self.requests[place].has_ended);
+                self.hand_over(place, None, all, visit);
             }
         }
     }
 
-    /// Removes this request, unless its number belongs to another by now.
-    fn remove(&mut self, number: u64, born: u64) -> Option<Box<Request>> {
-        self.requests.get(&number).filter(|held| held.born == born)?;
-        self.requests.remove(&number)
+    /// Hands over a request, and frees its place.
+    fn hand_over(&mut self, place: usize, callback_ns: Option<u64>, all: &mut All, visit: &mut dyn FnMut(Item)) {
+        let request = &mut self.requests[place];
+        self.places.remove(&request.base.request);
+        self.latest = None;
+        request.hand_over(callback_ns, all, visit);
+        self.free.push(place);
     }
 
     fn finish(&mut self, event: &Event, all: &mut All, visit: &mut dyn FnMut(Item)) {
-        let Some(request) = self.requests.get_mut(&event.request) else {
+        let Some(place) = self.find(event.request) else {
             all.ends_of_nothing += 1;
             return;
         };
+        let request = &mut self.requests[place];
         if event.kind == EventKind::Cancelled {
             request.base.is_cancelled = true;
-            if !request.under_way.is_empty() || request.done.is_some() {
+            if !request.pieces.is_empty() {
                 return;
             }
         } else {
-            let last = request.done.as_mut().unwrap_or(&mut request.base);
+            let done = if request.has_done { request.pieces.last_mut() } else { None };
+            let last = done.unwrap_or(&mut request.base);
             last.error = last.error.or(error_of(event));
         }
 
         if !std::mem::replace(&mut request.has_ended, true) {
             *self.ended_of.entry(request.base.class).or_default() += 1;
-            self.ended.push_back((event.request, request.born));
+            self.ended.push_back((place, request.born));
         }
 
         if self.ended.len() > ENDED_MAX
-            && let Some((number, born)) = self.ended.pop_front()
-            && let Some(request) = self.remove(number, born)
+            && let Some((place, born)) = self.ended.pop_front()
+            && self.requests[place].born == born
         {
-            request.hand_over(None, all, visit);
+            self.hand_over(place, None, all, visit);
         }
     }
 
     /// Hands over the remaining requests in the order of birth.
     fn end(mut self, all: &mut All, visit: &mut dyn FnMut(Item)) {
         let mut open_of: BTreeMap<u16, u64> = BTreeMap::new();
-        for request in self.requests.values().filter(|request| !request.has_ended) {
+        for request in self.requests.iter().filter(|request| request.born > 0 && !request.has_ended) {
             *open_of.entry(request.base.class).or_default() += 1;
         }
 
-        while let Some((number, born)) = self.order.pop_front() {
-            if let Some(request) = self.remove(number, born) {
-                if !request.has_ended {
-                    let count = |of: &BTreeMap<u16, u64>| of.get(&request.base.class).copied().unwrap_or(0);
-                    let overtakers = count(&self.ended_of).saturating_sub(request.ended_before);
-                    // A class is served in order: only requests that were open together with this one may end before
-                    // it.
-                    all.not_ended += 1;
-                    all.overtaken += u64::from(overtakers > OVERTAKERS_MAX + 2 * count(&open_of));
-                }
-                request.hand_over(None, all, visit);
+        while let Some((place, born)) = self.order.pop_front() {
+            let request = &self.requests[place];
+            if request.born != born {
+                continue;
             }
+            if !request.has_ended {
+                let count = |of: &BTreeMap<u16, u64>| of.get(&request.base.class).copied().unwrap_or(0);
+                let overtakers = count(&self.ended_of).saturating_sub(request.ended_before);
+                // A class is served in order: only requests that were open together with this one may end before it.
+                all.not_ended += 1;
+                all.overtaken += u64::from(overtakers > OVERTAKERS_MAX + 2 * count(&open_of));
+            }
+            self.hand_over(place, None, all, visit);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! above the disk. It depends on none of the rules that are judged.
 
 use plimsoll::trace::format::{Body, Clock, Reader, Writer};
+use plimsoll_core::trace::Event;
 use plimsoll_core::{Op, Rate, WaitReason};
 use plimsoll_figures::verdict::Kind;
 use plimsoll_files::scenario::Scenario;
@@ -292,10 +293,10 @@ fn without_some(trace: &[u8], seed: u64) -> Vec<u8> {
     while let Some(chunk) = reader.next_chunk().unwrap() {
         match chunk.body {
             Body::Names(names) => writer.names(&names).unwrap(),
-            Body::Events(mut events) => {
-                let all = events.len();
-                events.retain(|_| rng.below(1_000_000) as f64 >= LOST_PART * 1e6);
-                writer.events(chunk.shard, (all - events.len()) as u64, &events).unwrap();
+            Body::Events(events) => {
+                let (kept, lost): (Vec<Event>, Vec<Event>) =
+                    events.partition(|_| rng.below(1_000_000) as f64 >= LOST_PART * 1e6);
+                writer.events(chunk.shard, lost.len() as u64, &kept).unwrap();
             }
         }
     }

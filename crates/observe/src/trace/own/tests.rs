@@ -54,7 +54,7 @@ fn read_all(file: &[u8], held_max: usize) -> (Vec<Span>, Trace) {
     };
     let trace = read_bounded(&mut { file }, &mut visit, held_max).unwrap();
     assert_eq!(trace.spans, spans.len() as u64);
-    let alone = read_head(&mut { file }).unwrap();
+    let alone = read_head(std::io::Cursor::new(file)).unwrap();
     assert_eq!((alone.names, alone.begin_ns), (trace.names.clone(), head.begin_ns));
     assert_eq!(alone.unix_at_zero_ns, trace.unix_at_zero_ns.map(|ns| ns as i64));
     (spans, trace)
