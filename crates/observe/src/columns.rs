@@ -12,30 +12,85 @@
 
 #[cfg(feature = "parquet")]
 pub(crate) mod parquet;
+#[cfg(feature = "parquet")]
+pub(crate) mod words;
 
 use std::borrow::Cow;
 
-/// Type of a column, and the function that takes its value from a row `R` and the data `C` that all rows share. `None`:
-/// unknown.
+/// Type of a column, and the functions that take its values from rows `R` and the data `C` that all rows share. Made by
+/// [`cell`], [`text_cell`] and [`name_cell`].
 pub(crate) enum Cell<R, C> {
-    /// At most 2^31 - 1, mostly equal to that of the row before.
-    I32(Int<R, C>),
+    /// Mostly equal to that of the row before.
+    I32(Value<R, C, i32>),
     /// Few different numbers.
-    I64(Int<R, C>),
+    #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "only the depot has such numbers"))]
+    I64(Value<R, C, i64>),
     /// A number that differs from row to row, mostly by little: a time, a running number.
-    Varied(Int<R, C>),
+    Varied(Value<R, C, i64>),
     /// Microseconds since 1970, UTC.
     #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "only the depot has times of day"))]
-    Micros(Int<R, C>),
+    Micros(Value<R, C, i64>),
     #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "only the depot has fractions"))]
-    F64(fn(&R, &C) -> Option<f64>),
-    Bool(fn(&R, &C) -> Option<bool>),
+    F64(Value<R, C, f64>),
+    Bool(Value<R, C, bool>),
     /// Few different texts.
-    Text(for<'a> fn(&'a R, &'a C) -> Option<Cow<'a, str>>),
+    Text(Text<R, C>),
 }
 
-/// Returns an integer of a row.
-pub(crate) type Int<R, C> = fn(&R, &C) -> Option<i64>;
+/// The functions of a column of `T`.
+pub(crate) struct Value<R, C, T> {
+    /// Returns the value of a row; `None`: unknown.
+    pub(crate) of: fn(&R, &C) -> Option<T>,
+    /// Adds the values of rows: a loop that `of` is compiled into, as a call for each value takes longer than the rest.
+    #[cfg(feature = "parquet")]
+    pub(crate) add: fn(&mut parquet::Held<T>, &[R], &C),
+}
+
+/// The functions of a column of texts.
+pub(crate) struct Text<R, C> {
+    /// Returns the text of a row; `None`: unknown.
+    pub(crate) of: for<'a> fn(&'a R, &'a C) -> Option<Cow<'a, str>>,
+    /// Adds the texts of rows.
+    #[cfg(feature = "parquet")]
+    pub(crate) add: fn(&mut words::Words, &[R], &C),
+}
+
+/// Makes a [`Cell`] of this variant with the value that `$of` takes from a row and the shared data.
+macro_rules! cell {
+    ($variant:ident, $of:expr) => {
+        $crate::columns::Cell::$variant($crate::columns::Value {
+            of: $of,
+            #[cfg(feature = "parquet")]
+            add: |held, rows, shared| held.add(rows, shared, $of),
+        })
+    };
+}
+pub(crate) use cell;
+
+/// Makes a [`Cell`] with the text that `$of` takes from a row and the shared data.
+#[cfg(feature = "parquet")]
+macro_rules! text_cell {
+    ($of:expr) => {
+        $crate::columns::Cell::Text($crate::columns::Text {
+            of: $of,
+            add: |words, rows, shared| words.add(rows, shared, $of),
+        })
+    };
+}
+#[cfg(feature = "parquet")]
+pub(crate) use text_cell;
+
+/// The same, of rows that have a number for each text: a text is looked up once for each number.
+macro_rules! name_cell {
+    ($number:expr, $of:expr) => {
+        $crate::columns::Cell::Text($crate::columns::Text {
+            of: $of,
+            #[cfg(feature = "parquet")]
+            add: |words, rows, shared| words.add_numbered(rows, shared, $number, $of),
+        })
+    };
+}
+pub(crate) use name_cell;
 
 /// A column of rows `R` that share a `C`.
 pub(crate) struct Column<R, C> {

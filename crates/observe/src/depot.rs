@@ -217,19 +217,28 @@ impl<R, C> Files<R, C> {
         }
     }
 
-    /// Adds a row of this time, in microseconds since 1970.
-    fn push(&mut self, at_us: i64, row: &R, shared: &C) -> Result<(), DepotError> {
-        let part = at_us.div_euclid(if self.place.is_by_hour { US_PER_HOUR } else { US_PER_DAY });
+    /// Returns the number since 1970 of the part with this time.
+    fn part(&self, at_us: i64) -> i64 {
+        // Two divisors that the compiler knows: a span needs no division.
+        if self.place.is_by_hour { at_us.div_euclid(US_PER_HOUR) } else { at_us.div_euclid(US_PER_DAY) }
+    }
+
+    /// Adds rows of the part with this time, in microseconds since 1970.
+    fn push(&mut self, at_us: i64, rows: &[R], shared: &C) -> Result<(), DepotError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let part = self.part(at_us);
         if self.last.replace(part) != Some(part) {
             self.bound_memory(part);
         }
         if let Some(open) = self.parts.get_mut(&part) {
-            open.file.push(row, shared);
+            open.file.push(rows, shared);
             return Ok(());
         }
 
         let mut open = self.open(at_us)?;
-        open.file.push(row, shared);
+        open.file.push(rows, shared);
         self.parts.insert(part, open);
         Ok(())
     }

@@ -14,7 +14,7 @@
 use std::collections::HashSet;
 
 use super::{DepotError, Files, Place, Table, Written};
-use crate::columns::{Cell, Column, int, known, maybe, text};
+use crate::columns::{Column, cell, int, known, maybe, text, text_cell};
 use crate::stat::{Columns, Facts, Gap, Judged, Observed};
 
 /// Prefixes of the names of devices that often exist and are never used.
@@ -22,7 +22,7 @@ const NO_DISKS: [&str; 6] = ["loop", "ram", "zram", "sr", "fd", "nbd"];
 
 macro_rules! figures {
     ($($field:ident)+) => {
-        [$(maybe(stringify!($field), Cell::F64(|it: &Judged, _| float(columns(it).$field)))),+]
+        [$(maybe(stringify!($field), cell!(F64, |it: &Judged, _| float(columns(it).$field)))),+]
     };
 }
 
@@ -41,9 +41,9 @@ fn at_us(observed: &Observed) -> Option<i64> {
 }
 
 static WHEN: [Column<Judged, Observed>; 3] = [
-    known("at_utc", Cell::Micros(|_, observed| at_us(observed))),
-    maybe("duration_s", Cell::F64(|_, observed| float(observed.duration_s))),
-    known("disk", Cell::Text(|it, _| text(&it.interval.device))),
+    known("at_utc", cell!(Micros, |_, observed| at_us(observed))),
+    maybe("duration_s", cell!(F64, |_, observed| float(observed.duration_s))),
+    known("disk", text_cell!(|it, _| text(&it.interval.device))),
 ];
 
 static FIGURES: [Column<Judged, Observed>; 26] = figures! {
@@ -54,16 +54,16 @@ static FIGURES: [Column<Judged, Observed>; 26] = figures! {
 };
 
 static JUDGED: [Column<Judged, Observed>; 10] = [
-    maybe("in_flight", Cell::I64(|it, _| it.interval.in_flight.and_then(int))),
-    maybe("gap", Cell::Text(|it, _| it.interval.gap.map(Gap::name).and_then(text))),
-    maybe("capacity_use", Cell::F64(|it, _| float(it.capacity_use))),
-    known("capacity_basis", Cell::Text(|it, _| text(it.capacity_basis.name()))),
-    maybe("capacity_model", Cell::Text(|it, _| it.capacity_basis.model().and_then(text))),
-    maybe("saturation", Cell::F64(|it, _| float(it.saturation))),
-    maybe("read_saturation", Cell::F64(|it, _| float(it.read_saturation))),
-    maybe("write_saturation", Cell::F64(|it, _| float(it.write_saturation))),
-    known("verdict", Cell::Text(|it, _| text(it.verdict.name()))),
-    known("why", Cell::Text(|it, _| text(&it.why))),
+    maybe("in_flight", cell!(I64, |it, _| it.interval.in_flight.and_then(int))),
+    maybe("gap", text_cell!(|it, _| it.interval.gap.map(Gap::name).and_then(text))),
+    maybe("capacity_use", cell!(F64, |it, _| float(it.capacity_use))),
+    known("capacity_basis", text_cell!(|it, _| text(it.capacity_basis.name()))),
+    maybe("capacity_model", text_cell!(|it, _| it.capacity_basis.model().and_then(text))),
+    maybe("saturation", cell!(F64, |it, _| float(it.saturation))),
+    maybe("read_saturation", cell!(F64, |it, _| float(it.read_saturation))),
+    maybe("write_saturation", cell!(F64, |it, _| float(it.write_saturation))),
+    known("verdict", text_cell!(|it, _| text(it.verdict.name()))),
+    known("why", text_cell!(|it, _| text(&it.why))),
 ];
 
 /// Stores the observed intervals of disks, in their order. `facts` show which devices are arrays.
@@ -85,7 +85,7 @@ pub fn store(place: &Place, observed: &[Observed], facts: &Facts) -> Result<Vec<
     for observed in observed.iter().filter(|it| !it.is_since_boot && !it.may_be_since_boot) {
         let at_us = at_us(observed).ok_or(DepotError::IntervalWithoutTime)?;
         for judged in observed.devices.iter().filter(|it| is_disk(&it.interval.device)) {
-            files.push(at_us, judged, observed)?;
+            files.push(at_us, std::slice::from_ref(judged), observed)?;
         }
     }
     files.finish()

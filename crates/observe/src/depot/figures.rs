@@ -10,7 +10,7 @@
 //! **Example.** `plimsoll depot DEPOT test.json`.
 
 use super::{DepotError, Files, Place, Table, Written};
-use crate::columns::{Cell, Column, known, maybe, text};
+use crate::columns::{Column, cell, known, maybe, text, text_cell};
 
 /// A figure of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,15 +33,15 @@ pub struct Figure {
 struct At(i64);
 
 static COLUMNS: [Column<Figure, At>; 9] = [
-    known("at_utc", Cell::Micros(|_, At(at_us)| Some(*at_us))),
-    known("command", Cell::Text(|it, _| text(it.command))),
-    known("what", Cell::Text(|it, _| text(&it.what))),
-    maybe("class", Cell::Text(|it, _| it.class.as_deref().and_then(text))),
-    known("metric", Cell::Text(|it, _| text(&it.metric))),
-    known("unit", Cell::Text(|it, _| text(it.unit))),
-    known("value", Cell::F64(|it, _| Some(it.value))),
-    maybe("low", Cell::F64(|it, _| bound(it, 0))),
-    maybe("high", Cell::F64(|it, _| bound(it, 1))),
+    known("at_utc", cell!(Micros, |_, At(at_us)| Some(*at_us))),
+    known("command", text_cell!(|it, _| text(it.command))),
+    known("what", text_cell!(|it, _| text(&it.what))),
+    maybe("class", text_cell!(|it, _| it.class.as_deref().and_then(text))),
+    known("metric", text_cell!(|it, _| text(&it.metric))),
+    known("unit", text_cell!(|it, _| text(it.unit))),
+    known("value", cell!(F64, |it, _| Some(it.value))),
+    maybe("low", cell!(F64, |it, _| bound(it, 0))),
+    maybe("high", cell!(F64, |it, _| bound(it, 1))),
 ];
 
 fn bound(figure: &Figure, at: usize) -> Option<f64> {
@@ -55,7 +55,7 @@ fn bound(figure: &Figure, at: usize) -> Option<f64> {
 pub fn store(place: &Place, at_us: i64, figures: &[Figure]) -> Result<Vec<Written>, DepotError> {
     let mut files = Files::new(place, Table::Figures, &COLUMNS);
     for figure in figures.iter().filter(|figure| figure.value.is_finite()) {
-        files.push(at_us, figure, &At(at_us))?;
+        files.push(at_us, std::slice::from_ref(figure), &At(at_us))?;
     }
     files.finish()
 }

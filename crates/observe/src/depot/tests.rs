@@ -218,9 +218,9 @@ fn what_was_not_finished_is_not_there() {
 
     // A failed storing leaves the earlier files: the last row has a time that no clock has.
     let mut figures = Files::new(&place(&depot), Table::Spans, std::iter::once(&NUMBER));
-    figures.push(BEFORE_MIDNIGHT_NS as i64 / 1000, &7, &()).unwrap();
+    figures.push(BEFORE_MIDNIGHT_NS as i64 / 1000, &[7], &()).unwrap();
     assert_eq!(files(&depot).len(), before.len() + 1, "it is written beside");
-    assert!(matches!(figures.push(i64::MAX, &8, &()), Err(DepotError::Clock { .. })));
+    assert!(matches!(figures.push(i64::MAX, &[8], &()), Err(DepotError::Clock { .. })));
     drop(figures);
     assert_eq!(files(&depot), before);
 }
@@ -234,7 +234,7 @@ fn the_memory_of_many_parts_is_bounded() {
     let rows_each = GROUP_ROWS - 1;
     for hour in 0..10 {
         let at_us = BEFORE_MIDNIGHT_NS as i64 / 1000 + hour * US_PER_HOUR;
-        (0..rows_each).for_each(|_| numbers.push(at_us, &7, &()).unwrap());
+        (0..rows_each).for_each(|_| numbers.push(at_us, &[7], &()).unwrap());
         let room: usize = numbers.parts.values().map(|open| open.file.room_rows).sum();
         assert!(room <= ROOM_ROWS_MAX + GROUP_ROWS, "hour {hour}: {room} rows");
     }
@@ -291,7 +291,7 @@ fn a_url_is_a_bucket_or_refused() {
 }
 
 static NUMBER: Column<i64, ()> =
-    crate::columns::known("number", crate::columns::Cell::I64(|it, ()| crate::columns::int(*it)));
+    crate::columns::known("number", crate::columns::cell!(I64, |it, ()| crate::columns::int(*it)));
 
 #[test]
 fn hosts_and_clocks_that_make_no_directory_are_refused() {

@@ -18,7 +18,8 @@ use foldhash::fast::RandomState;
 use plimsoll::core::{Histogram, Op};
 
 use super::{DepotError, Files, Place, Table, Written};
-use crate::columns::{Cell, Column, int, known, text};
+use crate::columns::parquet::BATCH_ROWS;
+use crate::columns::{Column, cell, int, known, name_cell, text};
 use crate::trace::export::csv::COLUMNS;
 use crate::trace::show::Head;
 use crate::trace::span::{Item, Span};
@@ -49,7 +50,7 @@ pub enum StoreError {
 }
 
 /// The time of day before the columns of a span.
-static AT: [Column<Span, Head>; 1] = [known("at_utc", Cell::Micros(at_us))];
+static AT: [Column<Span, Head>; 1] = [known("at_utc", cell!(Micros, at_us))];
 
 /// Returns the time of day at which a span begins, in microseconds since 1970.
 fn at_us(span: &Span, head: &Head) -> Option<i64> {
@@ -60,19 +61,20 @@ fn at_us(span: &Span, head: &Head) -> Option<i64> {
 struct Bucket {
     at_us: i64,
     key: Key,
-    stage: &'static str,
+    /// Index in [`STAGE_NAMES`].
+    stage: usize,
     bucket_ns: u64,
     pieces: u32,
 }
 
 static HIST: [Column<Bucket, Head>; 7] = [
-    known("at_utc", Cell::Micros(|it, _| int(it.at_us))),
-    known("disk", Cell::Text(|it, head| text(head.disk(it.key.disk)))),
-    known("class", Cell::Text(|it, head| text(head.class(it.key.class)))),
-    known("op", Cell::Text(|it, _| text(it.key.op.name()))),
-    known("stage", Cell::Text(|it, _| text(it.stage))),
-    known("bucket_ns", Cell::I64(|it, _| int(it.bucket_ns))),
-    known("pieces", Cell::I64(|it, _| int(it.pieces))),
+    known("at_utc", cell!(Micros, |it, _| Some(it.at_us))),
+    known("disk", name_cell!(|it| it.key.disk.into(), |it, head| text(head.disk(it.key.disk)))),
+    known("class", name_cell!(|it| it.key.class.into(), |it, head| text(head.class(it.key.class)))),
+    known("op", name_cell!(|it| it.key.op as u32, |it, _| text(it.key.op.name()))),
+    known("stage", name_cell!(|it| it.stage as u32, |it, _| text(STAGE_NAMES[it.stage]))),
+    known("bucket_ns", cell!(I64, |it, _| int(it.bucket_ns))),
+    known("pieces", cell!(I64, |it, _| int(it.pieces))),
 ];
 
 /// What the pieces of a group have in common.
@@ -95,7 +97,8 @@ pub fn store(place: &Place, path: &Path, options: TraceOptions) -> Result<(Vec<W
 
     let spans = Files::new(place, Table::Spans, AT.iter().chain(&COLUMNS));
     let hist = Hist { files: Files::new(place, Table::Hist, &HIST), groups: HashMap::default() };
-    let mut sink = Sink { head, spans, hist, with_spans: options.with_spans, without_time: 0 };
+    let held = Vec::with_capacity(BATCH_ROWS);
+    let mut sink = Sink { head, spans, held, at_us: 0, hist, with_spans: options.with_spans, without_time: 0 };
     let mut stored = Ok(());
     let trace = trace::read(path, &mut |item| {
         if let (Item::Span(span), Ok(())) = (item, &stored) {
@@ -123,6 +126,10 @@ fn unix_at_zero_ns(head: &Head, options: TraceOptions) -> Result<i64, DepotError
 struct Sink {
     head: Head,
     spans: Files<Span, Head>,
+    /// Spans of one part that are not in `spans` yet.
+    held: Vec<Span>,
+    /// The time of the last of them.
+    at_us: i64,
     hist: Hist,
     with_spans: bool,
     without_time: u64,
@@ -135,14 +142,25 @@ impl Sink {
             return Ok(());
         };
         if self.with_spans {
-            self.spans.push(at_us, span, &self.head)?;
+            if self.held.len() == BATCH_ROWS || self.spans.part(at_us) != self.spans.part(self.at_us) {
+                self.store_held()?;
+            }
+            self.held.push(*span);
+            self.at_us = at_us;
         }
         self.hist.record(at_us, span, &self.head)
+    }
+
+    fn store_held(&mut self) -> Result<(), DepotError> {
+        self.spans.push(self.at_us, &self.held, &self.head)?;
+        self.held.clear();
+        Ok(())
     }
 
     /// Puts spans in place before histograms, so that a reader who finds histograms finds the spans, too. Without
     /// spans, removes those of an earlier storing.
     fn finish(mut self) -> Result<Vec<Written>, DepotError> {
+        self.store_held()?;
         self.hist.write(&self.head)?;
         let mut written = self.spans.finish()?;
         written.extend(self.hist.files.finish()?);
@@ -176,14 +194,16 @@ impl Hist {
         groups.sort_by_key(|(Key { second, disk, class, op }, _)| (*second, *disk, *class, op.name()));
         for (key, stages) in groups {
             let at_us = key.second * US_PER_S;
-            for (stage, histogram) in STAGE_NAMES.into_iter().zip(stages.iter()) {
-                for (longest_ns, pieces) in histogram.iter() {
+            let mut rows = Vec::new();
+            for (stage, histogram) in stages.iter().enumerate() {
+                rows.extend(histogram.iter().map(|(longest_ns, pieces)| {
                     // The duration that `Histogram::percentile` returns for this bucket.
                     let width_ns = Histogram::bucket_width_ns(longest_ns);
                     let bucket_ns = longest_ns + 1 - width_ns + width_ns / 2;
-                    self.files.push(at_us, &Bucket { at_us, key, stage, bucket_ns, pieces }, head)?;
-                }
+                    Bucket { at_us, key, stage, bucket_ns, pieces }
+                }));
             }
+            self.files.push(at_us, &rows, head)?;
         }
         Ok(())
     }

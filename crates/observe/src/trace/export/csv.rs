@@ -11,7 +11,7 @@
 //! **Example.** `plimsoll trace export run.plt --to csv -o run.csv`.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
 
 use plimsoll_figures::units::csv_field;
@@ -19,33 +19,38 @@ use plimsoll_figures::units::csv_field;
 use super::super::show::Head;
 use super::super::span::{Item, Span};
 use super::{Exported, Sink, Sticky};
-use crate::columns::{Cell, Column, int, known, maybe, text};
+use crate::columns::{Cell, Column, cell, int, known, maybe, name_cell, text};
 
 /// The columns in their order.
 pub(crate) static COLUMNS: [Column<Span, Head>; 22] = [
-    known("shard", Cell::I32(|it, _| int(it.shard))),
-    known("disk", Cell::Text(|it, head| text(head.disk(it.disk)))),
-    known("class", Cell::Text(|it, head| text(head.class(it.class)))),
-    known("op", Cell::Text(|it, _| text(it.op.name()))),
-    known("request", Cell::Varied(|it, _| int(it.request))),
-    known("piece", Cell::I32(|it, _| int(it.piece))),
-    known("is_split", Cell::Bool(|it, _| Some(it.is_split))),
-    maybe("file", Cell::Text(file_name)),
-    known("offset_bytes", Cell::Varied(|it, _| int(it.offset_bytes))),
-    known("len_bytes", Cell::I64(|it, _| int(it.len_bytes))),
-    known("merged", Cell::I32(|it, _| int(it.merged))),
-    maybe("cost_ns", Cell::I64(|it, _| it.cost_ns.and_then(int))),
-    maybe("wait_reason", Cell::Text(|it, _| text(it.reason?.name()))),
-    maybe("queued_ns", Cell::Varied(|it, _| it.queued_ns.and_then(int))),
-    maybe("dispatched_ns", Cell::Varied(|it, _| it.dispatched_ns.and_then(int))),
-    maybe("submitted_ns", Cell::Varied(|it, _| it.submitted_ns.and_then(int))),
-    maybe("completed_ns", Cell::Varied(|it, _| it.completed_ns.and_then(int))),
-    known("late_max_ns", Cell::Varied(|it, _| int(it.late_max_ns))),
-    maybe("reaped_ns", Cell::Varied(|it, _| it.reaped_ns.and_then(int))),
-    maybe("callback_ns", Cell::Varied(|it, _| it.callback_ns.and_then(int))),
-    maybe("error", Cell::I32(|it, _| it.error.and_then(int))),
-    known("is_cancelled", Cell::Bool(|it, _| Some(it.is_cancelled))),
+    known("shard", cell!(I32, |it, _| Some(it.shard.into()))),
+    known("disk", name_cell!(|it| it.disk.into(), |it, head| text(head.disk(it.disk)))),
+    known("class", name_cell!(|it| it.class.into(), |it, head| text(head.class(it.class)))),
+    known("op", name_cell!(|it| it.op as u32, |it, _| text(it.op.name()))),
+    known("request", cell!(Varied, |it, _| int(it.request))),
+    known("piece", cell!(I32, |it, _| Some(it.piece.into()))),
+    known("is_split", cell!(Bool, |it, _| Some(it.is_split))),
+    maybe("file", name_cell!(|it| it.file, file_name)),
+    known("offset_bytes", cell!(Varied, |it, _| int(it.offset_bytes))),
+    known("len_bytes", cell!(Varied, |it, _| int(it.len_bytes))),
+    known("merged", cell!(I32, |it, _| Some(it.merged.into()))),
+    maybe("cost_ns", cell!(Varied, |it, _| it.cost_ns.and_then(int))),
+    maybe("wait_reason", name_cell!(reason_number, |it, _| text(it.reason?.name()))),
+    maybe("queued_ns", cell!(Varied, |it, _| it.queued_ns.and_then(int))),
+    maybe("dispatched_ns", cell!(Varied, |it, _| it.dispatched_ns.and_then(int))),
+    maybe("submitted_ns", cell!(Varied, |it, _| it.submitted_ns.and_then(int))),
+    maybe("completed_ns", cell!(Varied, |it, _| it.completed_ns.and_then(int))),
+    known("late_max_ns", cell!(Varied, |it, _| int(it.late_max_ns))),
+    maybe("reaped_ns", cell!(Varied, |it, _| it.reaped_ns.and_then(int))),
+    maybe("callback_ns", cell!(Varied, |it, _| it.callback_ns.and_then(int))),
+    maybe("error", cell!(I32, |it, _| it.error)),
+    known("is_cancelled", cell!(Bool, |it, _| Some(it.is_cancelled))),
 ];
+
+#[cfg(feature = "parquet")]
+fn reason_number(span: &Span) -> u32 {
+    span.reason.map_or(u32::MAX, |reason| reason as u32)
+}
 
 /// Returns the path of the file; `file 7` if it has no name; `None` in a kernel trace.
 fn file_name<'a>(span: &Span, head: &'a Head) -> Option<Cow<'a, str>> {
@@ -76,17 +81,16 @@ impl<W: Write> Sink for Csv<W> {
 
         for (at, column) in COLUMNS.iter().enumerate() {
             self.line.push_str(if at == 0 { "" } else { "," });
-            // Writing to a string does not fail.
-            let _ = match column.cell {
-                Cell::I32(value) | Cell::I64(value) | Cell::Varied(value) | Cell::Micros(value) => {
-                    value(span, &self.head).map_or(Ok(()), |value| write!(self.line, "{value}"))
+            let line = &mut self.line;
+            match &column.cell {
+                Cell::I32(value) => write_value(line, (value.of)(span, &self.head)),
+                Cell::I64(value) | Cell::Varied(value) | Cell::Micros(value) => {
+                    write_value(line, (value.of)(span, &self.head));
                 }
-                Cell::F64(value) => value(span, &self.head).map_or(Ok(()), |value| write!(self.line, "{value}")),
-                Cell::Bool(value) => value(span, &self.head).map_or(Ok(()), |value| write!(self.line, "{value}")),
-                Cell::Text(value) => {
-                    value(span, &self.head).map_or(Ok(()), |value| self.line.write_str(&csv_field(&value)))
-                }
-            };
+                Cell::F64(value) => write_value(line, (value.of)(span, &self.head)),
+                Cell::Bool(value) => write_value(line, (value.of)(span, &self.head)),
+                Cell::Text(text) => write_value(line, (text.of)(span, &self.head).as_deref().map(csv_field)),
+            }
         }
 
         self.line.push('\n');
@@ -98,6 +102,11 @@ impl<W: Write> Sink for Csv<W> {
         self.out.finish()?;
         Ok(self.exported)
     }
+}
+
+fn write_value(line: &mut String, value: Option<impl Display>) {
+    // Writing to a string does not fail.
+    let _ = value.map_or(Ok(()), |value| write!(line, "{value}"));
 }
 
 #[cfg(test)]

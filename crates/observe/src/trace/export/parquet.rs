@@ -14,27 +14,33 @@ use super::super::show::Head;
 use super::super::span::{Item, Span};
 use super::csv::COLUMNS;
 use super::{Exported, Sink};
-use crate::columns::parquet::Parquet;
+use crate::columns::parquet::{BATCH_ROWS, Parquet};
 
 pub(super) struct Spans<W: Write + Send> {
     file: Parquet<Span, Head, W>,
     head: Head,
+    /// Spans that are not in the file yet.
+    held: Vec<Span>,
 }
 
 impl<W: Write + Send> Spans<W> {
     pub(super) fn begin(out: W, head: Head) -> io::Result<Spans<W>> {
-        Ok(Spans { file: Parquet::begin(out, &COLUMNS, &[])?, head })
+        Ok(Spans { file: Parquet::begin(out, &COLUMNS, &[])?, head, held: Vec::with_capacity(BATCH_ROWS) })
     }
 }
 
 impl<W: Write + Send> Sink for Spans<W> {
     fn visit(&mut self, item: &Item) {
-        if let Item::Span(span) = item {
-            self.file.push(span, &self.head);
+        let Item::Span(span) = item else { return };
+        self.held.push(*span);
+        if self.held.len() == BATCH_ROWS {
+            self.file.push(&self.held, &self.head);
+            self.held.clear();
         }
     }
 
-    fn finish(self: Box<Self>) -> io::Result<Exported> {
+    fn finish(mut self: Box<Self>) -> io::Result<Exported> {
+        self.file.push(&self.held, &self.head);
         let rows = self.file.rows;
         self.file.finish()?.flush()?;
         Ok(Exported { rows, ..Exported::default() })
