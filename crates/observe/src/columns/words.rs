@@ -1,7 +1,7 @@
 //! A column of texts as a dictionary and the number of each row's text.
 //!
 //! **Why.** The texts of a million rows are few: names, reasons, paths. The encoder of the crate `parquet` hashes the
-//! text of each row, which took a quarter of the time of a row of spans.
+//! text of each row, and a row of spans has five.
 //!
 //! **How.** Where rows have a number for each text, a text is looked up once for each number. A group of rows becomes
 //! two pages: the texts, one after the other (`PLAIN`), and the numbers (`RLE_DICTIONARY`), as runs of one number, or
