@@ -1,13 +1,14 @@
 //! Traces in a depot: their spans, and histograms of their stages.
 //!
-//! **Why.** Spans answer every question and take some 24 bytes each; histograms take a thirtieth, and keep percentiles.
+//! **Why.** Spans answer every question and take some 26 bytes each; histograms take a thirtieth, and keep percentiles.
 //!
 //! **How.** `spans` has the columns of `trace export` behind the time of day at which a piece begins. `hist` has a row
 //! for each second, disk, class, operation, stage and bucket that is not empty: the buckets of [`Histogram`], by their
 //! middle. Counts of equal buckets add up, so percentiles over any rows are those of one histogram, within 0.78 %.
 //!
-//! **Limits.** The trace is read twice: the first time for its names. A bucket may have several rows of one second,
-//! where pieces end long after others that began with them. A stage that ends before it begins is in `spans` only.
+//! **Limits.** A trace of the kernel is read twice: the first time for its names. A bucket may have several rows of one
+//! second, where pieces end long after others that began with them. A stage that ends before it begins is in `spans`
+//! only.
 //!
 //! **Example.** `plimsoll depot DEPOT run.plt --host db1`.
 
