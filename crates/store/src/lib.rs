@@ -12,12 +12,13 @@
 //!   with direct I/O. The library widens the range to whole blocks; the result is a slice of that memory. A result is
 //!   always a stream of parts of at most 1 MiB, two of them in flight, so that every byte is scheduled.
 //! * **Puts** copy the payload into aligned memory and write it to a temporary file beside the object, the last block
-//!   padded. The file then gets its true length, is synced, is renamed (or, for `PutMode::Create`, linked) into place,
-//!   and its directory is synced. If the program dies at any time, an object exists wholly or not at all.
+//!   padded. The file then gets its true length, is synced, is renamed into place (by `PutMode::Create`, only if nothing
+//!   is there), and its directory is synced. If the program dies at any time, an object exists wholly or not at all.
 //! * **Uploads** in parts do the same. Parts may have any length: bytes that do not fill a block are written with the
 //!   next part.
-//! * **The rest** (list, head, delete, rename) is `LocalFileSystem`'s, synced. A copy is another name of the file, as
-//!   there. Each store reads the objects of the other.
+//! * **Renames** are one step, also those that replace nothing. A copy is another name of the file, as in
+//!   `LocalFileSystem`. Both are synced.
+//! * **The rest** (list, head, delete) is `LocalFileSystem`'s. Each store reads the objects of the other.
 //!
 //! Temporary files are called `.plimsoll-store#` and a number, which `LocalFileSystem` hides from lists too. The writer
 //! of such a file holds a lock (`flock`) on it. [`ScheduledStore::open`] removes those that are not locked, which a
@@ -33,6 +34,8 @@
 //! * If a file system refuses direct I/O, it is used through the page cache; [`ScheduledStore::is_direct`] reports it.
 //! * Objects are opened through `/proc/self/fd`, which must exist; a trace names that path for reads.
 //! * If too many requests wait for a shard already, a call fails, with `WouldBlock` as its error's source.
+//! * A file system that cannot rename without replacing (NFS) links and deletes. A rename that must not replace loses a
+//!   put to its source between the two.
 //! * Leftovers in directories behind symbolic links are not removed, nor those that this user may not read or remove.
 //!
 //! # Example

@@ -16,6 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
 const PREFIX: &str = ".plimsoll-store#";
 
 /// Digits after the prefix: nanoseconds since 1970 have 19 until 2286, and fit 64 bits until 2554.
@@ -94,39 +97,30 @@ impl Staged {
         sync_directory: impl Fn(&Path) -> io::Result<()>,
     ) -> io::Result<String> {
         let meta = self.file.metadata()?;
-        let directory = to.parent().unwrap_or(to);
         match existing {
-            Existing::Replace => {
-                std::fs::rename(&self.path, to)?;
-                self.is_named = false;
-                sync_directory(directory)?;
+            Existing::Replace => std::fs::rename(&self.path, to)?,
+            Existing::Refuse => rename_to_free(&self.path, to)?,
+        }
+        self.is_named = false;
+
+        if let Err(error) = sync_directory(to.parent().unwrap_or(to)) {
+            // Another writer may have replaced the object by now.
+            let is_ours = || to.symlink_metadata().is_ok_and(|now| is_same_file(&now, &meta));
+            if existing == Existing::Refuse && is_ours() {
+                let _ = std::fs::remove_file(to);
             }
-            Existing::Refuse => {
-                std::fs::hard_link(&self.path, to)?;
-                if let Err(error) = sync_directory(directory) {
-                    // Another writer may have replaced the object by now.
-                    if to.symlink_metadata().is_ok_and(|now| is_same_file(&now, &meta)) {
-                        let _ = std::fs::remove_file(to);
-                    }
-                    return Err(error);
-                }
-                self.remove();
-            }
+            return Err(error);
         }
         Ok(e_tag(&meta))
-    }
-
-    fn remove(&mut self) {
-        // If this fails, the file is removed as a leftover when the store is opened next.
-        if std::mem::take(&mut self.is_named) {
-            let _ = std::fs::remove_file(&self.path);
-        }
     }
 }
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        self.remove();
+        if self.is_named {
+            // If this fails, the file is removed as a leftover when the store is opened next.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -167,14 +161,19 @@ fn link_once(from: &Path, to: &Path, existing: Existing) -> io::Result<()> {
     }
 }
 
-/// Renames `from` to `to` durably, also if `to` is a copy of `from`, which is another name of the same file:
-/// `rename(2)` would do nothing then. Replaces what was at `to`.
-pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+/// Renames `from` to `to` durably. Replaces what was at `to`, also if it is a copy of `from`, which is another name of
+/// the same file: `rename(2)` would do nothing then.
+pub(crate) fn rename(from: &Path, to: &Path, existing: Existing) -> io::Result<()> {
+    // A directory is no object, but `rename(2)` would move all that are below it.
+    if from.symlink_metadata()?.is_dir() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+
     let (source, target) = (from.parent().unwrap_or(from), to.parent().unwrap_or(to));
-    let mut renamed = rename_once(from, to);
+    let mut renamed = rename_once(from, to, existing);
     if renamed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) && !target.exists() {
         create_directories(target)?;
-        renamed = rename_once(from, to);
+        renamed = rename_once(from, to, existing);
     }
     renamed?;
 
@@ -182,7 +181,11 @@ pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     if source == target { Ok(()) } else { sync_directory(source) }
 }
 
-fn rename_once(from: &Path, to: &Path) -> io::Result<()> {
+fn rename_once(from: &Path, to: &Path, existing: Existing) -> io::Result<()> {
+    if existing == Existing::Refuse {
+        return rename_to_free(from, to);
+    }
+
     let _names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     let was = from.symlink_metadata()?;
     let is_copy = to.symlink_metadata().is_ok_and(|other| is_same_file(&other, &was));
@@ -204,6 +207,21 @@ fn rename_once(from: &Path, to: &Path) -> io::Result<()> {
     }
     let _ = std::fs::remove_file(&staged);
     Ok(())
+}
+
+/// Renames `from` to `to`, or refuses if there is something at `to`: in one step, if the file system can.
+fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // This file system (NFS, for one) or kernel cannot.
+        Err(Errno::INVAL | Errno::NOSYS) => move_to_free(from, to),
+        renamed => Ok(renamed?),
+    }
+}
+
+/// Does [`rename_to_free`] in two steps: a put to `from` between them is lost.
+fn move_to_free(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::hard_link(from, to)?;
+    std::fs::remove_file(from).inspect_err(|_| drop(std::fs::remove_file(to)))
 }
 
 fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
@@ -382,12 +400,74 @@ mod tests {
                         let _ = link_once(&from, &to, existing);
                     });
                     both.wait();
-                    rename_once(&from, &to).unwrap();
+                    rename_once(&from, &to, Existing::Replace).unwrap();
                 });
                 assert_eq!(names(root.path()), ["to"], "round {round}");
                 std::fs::remove_file(&to).unwrap();
             }
         }
+    }
+
+    /// The source was linked to the target and then deleted: a put to the source in between was lost.
+    #[test]
+    fn a_put_beside_a_rename_that_replaces_nothing_is_kept() {
+        let root = tempfile::tempdir().unwrap();
+        let (from, to) = (root.path().join("from"), root.path().join("to"));
+        for round in 0..1000 {
+            std::fs::write(&from, "old").unwrap();
+            let put = Staged::create(root.path()).unwrap();
+            std::fs::write(put.path(), "new").unwrap();
+            let both = Barrier::new(2);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    both.wait();
+                    put.publish(&from, Existing::Replace).unwrap();
+                });
+                both.wait();
+                rename_once(&from, &to, Existing::Refuse).unwrap();
+            });
+
+            // The rename was before the put or after it.
+            match std::fs::read(&to).unwrap().as_slice() {
+                b"new" => assert_eq!(names(root.path()), ["to"], "round {round}"),
+                _ => assert_eq!(std::fs::read(&from).unwrap(), b"new", "round {round}"),
+            }
+            let _ = std::fs::remove_file(&from);
+            std::fs::remove_file(&to).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_rename_that_replaces_nothing_refuses_what_is_there_and_what_is_no_object() {
+        let root = tempfile::tempdir().unwrap();
+        let [from, to, copy, below] = ["from", "to", "copy", "below/object"].map(|name| root.path().join(name));
+        let failed = |renamed: io::Result<()>| renamed.unwrap_err().kind();
+        for rename in [rename_to_free, move_to_free, |from: &Path, to: &Path| rename(from, to, Existing::Refuse)] {
+            std::fs::write(&from, "x").unwrap();
+            std::fs::write(&to, "y").unwrap();
+            std::fs::hard_link(&from, &copy).unwrap();
+            for there in [&to, &copy, &from] {
+                assert_eq!(failed(rename(&from, there)), io::ErrorKind::AlreadyExists);
+            }
+            std::fs::remove_file(&to).unwrap();
+            rename(&from, &to).unwrap();
+            assert_eq!(
+                (names(root.path()), std::fs::read(&to).unwrap()),
+                (vec!["copy".into(), "to".into()], b"x".into())
+            );
+            assert_eq!(failed(rename(&from, &to)), io::ErrorKind::NotFound);
+            [&to, &copy].into_iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        }
+
+        std::fs::write(&from, "x").unwrap();
+        rename(&from, &below, Existing::Refuse).unwrap();
+        for existing in [Existing::Refuse, Existing::Replace] {
+            for no_object in [from.as_path(), below.parent().unwrap()] {
+                let renamed = rename(no_object, &root.path().join("more/to"), existing);
+                assert_eq!(failed(renamed), io::ErrorKind::NotFound, "{}", no_object.display());
+            }
+        }
+        assert_eq!(names(root.path()), ["below"], "no directory was made");
     }
 
     #[test]

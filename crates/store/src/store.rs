@@ -78,7 +78,7 @@ impl ScheduledStore {
             Ok((is_direct, directory))
         };
         let (is_direct, directory) = opened.await.map_err(|error| failure(directory, &error))?;
-        let local = LocalFileSystem::new_with_prefix(&directory)?.with_fsync(true);
+        let local = LocalFileSystem::new_with_prefix(&directory)?;
         let rule = |_: Operation, _: &Path, extensions: &Extensions| *extensions.get().unwrap_or(&Class::DEFAULT);
         let (rule, opened) = (Arc::new(rule), Arc::default());
         writer.is_direct = is_direct;
@@ -144,6 +144,21 @@ impl ScheduledStore {
         let object = Object { file, path: path.into() };
         self.opened.keep(stamp, meta.clone(), object.clone());
         Ok((described(meta, range), Some(object.in_class(class))))
+    }
+
+    /// Calls `change` with the paths of two objects. An error names the one that it is about.
+    async fn change_names(
+        &self,
+        from: &Path,
+        to: &Path,
+        change: impl FnOnce(&FilePath, &FilePath) -> io::Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let (source, target) = (self.local.path_to_filesystem(from)?, self.local.path_to_filesystem(to)?);
+        let paths = (source.clone(), target.clone());
+        blocking(move || change(&source, &target)).await.map_err(|error| {
+            let is_there = error.kind() == io::ErrorKind::AlreadyExists;
+            failure(if is_there { &paths.1 } else { &paths.0 }, &error)
+        })
     }
 
     /// Opens `file` again, for scheduled reads. Uses its descriptor, because its name may refer to another object now.
@@ -256,26 +271,18 @@ impl ObjectStore for ScheduledStore {
             CopyMode::Create => Existing::Refuse,
             CopyMode::Overwrite => Existing::Replace,
         };
-        let paths = (self.local.path_to_filesystem(from)?, self.local.path_to_filesystem(to)?);
-        let (source, target) = paths.clone();
-        let copied = blocking(move || link(&source, &target, existing)).await;
+        let copied = self.change_names(from, to, move |source, target| link(source, target, existing)).await;
         self.opened.forget(to);
-        copied.map_err(|error| {
-            let is_there = error.kind() == io::ErrorKind::AlreadyExists;
-            failure(if is_there { &paths.1 } else { &paths.0 }, &error)
-        })
+        copied
     }
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
-        let renamed = match options.target_mode {
-            RenameTargetMode::Create => self.local.rename_opts(from, to, options).await,
-            // LocalFileSystem leaves `from` if `to` is a copy of it already.
-            RenameTargetMode::Overwrite => {
-                let (source, target) = (self.local.path_to_filesystem(from)?, self.local.path_to_filesystem(to)?);
-                let path = source.clone();
-                blocking(move || rename(&source, &target)).await.map_err(|error| failure(&path, &error))
-            }
+        // LocalFileSystem leaves `from` if `to` is a copy of it already, and links and deletes if it must not replace.
+        let existing = match options.target_mode {
+            RenameTargetMode::Create => Existing::Refuse,
+            RenameTargetMode::Overwrite => Existing::Replace,
         };
+        let renamed = self.change_names(from, to, move |source, target| rename(source, target, existing)).await;
         // The names have changed for the last time.
         [from, to].into_iter().for_each(|location| self.opened.forget(location));
         renamed

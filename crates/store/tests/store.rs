@@ -256,6 +256,15 @@ async fn a_copy_may_be_repeated_and_renamed() {
     world.store.rename(&a, &b).await.unwrap();
     assert_eq!(names(), ["b"]);
     assert_eq!(world.store.get(&b).await.unwrap().bytes().await.unwrap(), "changed");
+
+    world.store.put(&a, "other".into()).await.unwrap();
+    let there = world.store.rename_if_not_exists(&a, &b).await.unwrap_err();
+    assert!(matches!(&there, Error::AlreadyExists { path, .. } if path.ends_with("x/b")), "{there}");
+    world.store.rename_if_not_exists(&a, &"x/c".into()).await.unwrap();
+    assert_eq!(names(), ["b", "c"]);
+    assert_eq!(world.store.get(&b).await.unwrap().bytes().await.unwrap(), "changed");
+    let missing = world.store.rename_if_not_exists(&a, &"x/d".into()).await.unwrap_err();
+    assert!(matches!(&missing, Error::NotFound { path, .. } if path.ends_with("/a")), "{missing}");
     world.end().await;
 }
 
