@@ -35,6 +35,8 @@ use crate::resp::Answer;
 
 /// Pause before a thread reconnects.
 const RETRY: Duration = Duration::from_millis(100);
+/// Longest time in which a thread that waits for an intended start does not look whether the load was stopped.
+const LOOK: Duration = Duration::from_millis(100);
 /// Stack of a thread in bytes: a client needs little.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -167,8 +169,8 @@ impl Shared {
         let mut client = Some(client);
         let mut random = StdRng::seed_from_u64(self.plan.seed.wrapping_mul(0x1_0000_0001).wrapping_add(number));
         while let Some((operation, intended)) = self.next_operation() {
-            if let Some(early) = intended.checked_duration_since(Instant::now()) {
-                std::thread::sleep(early);
+            while let Some(early) = intended.checked_duration_since(Instant::now()).filter(|early| !early.is_zero()) {
+                std::thread::sleep(early.min(LOOK));
                 // It was not due yet when the load was stopped.
                 if self.stopped.get().is_some_and(|stopped| *stopped <= intended) {
                     return;
@@ -247,15 +249,14 @@ mod tests {
     use super::*;
     use crate::stress::population::Population;
 
-    /// They counted nowhere: the longer a server took for its last replies, the better it looked.
-    #[test]
-    fn operations_in_flight_and_due_at_the_end_are_told() {
+    /// Returns a load of two threads, and its server.
+    fn start(rate_per_s: f64) -> (Load, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let plan = Plan {
             ratio: (1.0, 0.0),
             population: Population::Uniform { first: 1, last: 9 },
             threads: 2,
-            rate_per_s: Some(1000.0),
+            rate_per_s: Some(rate_per_s),
             duration: None,
             operations: None,
             value_bytes: (1, 1),
@@ -264,7 +265,25 @@ mod tests {
             is_json: false,
             seed: 1,
         };
-        let mut load = Load::start(plan).unwrap();
+        (Load::start(plan).unwrap(), listener)
+    }
+
+    /// The threads slept until their next operations were due, for up to 1000 s each.
+    #[test]
+    fn a_load_ends_although_its_next_operations_are_due_much_later() {
+        let (mut load, listener) = start(0.001);
+        let mut clients: Vec<_> = (0..2).map(|_| listener.accept().unwrap().0).collect();
+        let answer = |client: &mut std::net::TcpStream| client.write_all(b"$-1\r\n").unwrap();
+        clients.iter_mut().for_each(answer);
+        let (ended, end) = std::sync::mpsc::channel();
+        std::thread::spawn(move || ended.send(load.end().0.latencies.len()));
+        assert!(end.recv_timeout(Duration::from_secs(60)).unwrap() <= 1);
+    }
+
+    /// They counted nowhere: the longer a server took for its last replies, the better it looked.
+    #[test]
+    fn operations_in_flight_and_due_at_the_end_are_told() {
+        let (mut load, listener) = start(1000.0);
         let mut clients: Vec<_> = (0..2).map(|_| listener.accept().unwrap().0).collect();
         // Each has sent its request, and others have become due.
         clients.iter_mut().for_each(|client| assert!(client.read(&mut [0; 100]).unwrap() > 0));
