@@ -7,9 +7,7 @@
 //! [`Session::execute`] runs one command and appends its reply to the session's output. A write leaves a handle;
 //! [`Session::flush`] waits for the last handle, which covers the earlier ones, and only then sends the output. So the
 //! writes of a pipeline become durable together, and no reply is sent before its write is durable. Output of more than
-//! [`OUTPUT_BYTES`] is flushed at once. A value longer than that takes memory from a budget that all connections share,
-//! from before it is read ([`crate::budget`]) until the client has read it. If the budget is spent, values are read one
-//! at a time, to learn which are short; the command of a longer one waits.
+//! [`OUTPUT_BYTES`] is flushed at once; [`read`] says what memory longer values take.
 //! A client that reads nothing of a reply for [`PATIENCE`], or less than 64 KiB a second of a longer one, is
 //! disconnected, so that it does not hold up the others.
 //!
@@ -23,6 +21,7 @@
 //! # Example
 //! `SET ship ahoy` replies `+OK`; `GET ship` then `$4 ahoy`.
 
+pub mod read;
 mod scan;
 
 use std::io;
@@ -30,10 +29,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use slatedb::{Error, WriteHandle};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 use crate::budget::{Budget, MeanLength};
 use crate::database::{Database, Scan};
@@ -88,6 +86,8 @@ pub struct Shared {
     pub value_bytes: MeanLength,
     /// Held by the one read that goes on without memory.
     pub alone: Arc<Mutex<()>>,
+    /// Places for connections that read several keys at once.
+    pub batches: Arc<Semaphore>,
     /// The scans.
     pub scans: Arc<Scans<Scan>>,
 }
@@ -101,6 +101,7 @@ impl Shared {
             replies: Budget::new(memory.replies_bytes),
             value_bytes: MeanLength::new(limits.value_max_bytes),
             alone: Arc::default(),
+            batches: Arc::new(Semaphore::new(read::BATCHES_MAX)),
             scans: Arc::new(Scans::new(memory.scans_max)),
         }
     }
@@ -157,7 +158,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         let name = String::from_utf8_lossy(&name[..name.len().min(32)]).to_ascii_uppercase();
 
         match (name.as_str(), arguments) {
-            ("GET", [key]) => self.get(key).await?,
+            ("GET", keys @ [_]) => self.get_each(keys).await?,
             ("SET", [key, value]) => self.set(key, value).await,
             ("MGET", keys @ [_, ..]) => self.get_all(keys).await?,
             ("DEL", keys @ [_, ..]) => self.delete(keys).await?,
@@ -264,11 +265,16 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         if self.output.len() > OUTPUT_BYTES { self.flush().await } else { Ok(()) }
     }
 
+    /// Returns whether `key` has an allowed length.
+    fn is_key(&self, key: &[u8]) -> bool {
+        (1..=self.service.limits.key_max_bytes).contains(&key.len())
+    }
+
     /// Returns whether `key` has an allowed length. If not, appends an error reply.
     fn check_key(&mut self, key: &[u8]) -> bool {
-        let max_bytes = self.service.limits.key_max_bytes;
-        let is_key = (1..=max_bytes).contains(&key.len());
+        let is_key = self.is_key(key);
         if !is_key {
+            let max_bytes = self.service.limits.key_max_bytes;
             self.error(&format!("ERR a key of {} bytes: keys have 1 to {max_bytes} bytes", key.len()));
         }
         is_key
@@ -281,82 +287,6 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             self.error(reason);
         }
         refusal.is_none()
-    }
-
-    async fn get(&mut self, key: &[u8]) -> io::Result<()> {
-        if !self.check_key(key) {
-            return Ok(());
-        }
-
-        let replies = self.shared.replies.clone();
-        let mut alone = self.take_memory().await?;
-        loop {
-            let value = match self.service.database.get(key).await {
-                Ok(value) => value,
-                Err(error) => {
-                    self.taken = None;
-                    self.failed(&error);
-                    return Ok(());
-                }
-            };
-
-            let len_bytes = value.as_ref().map_or(0, Bytes::len);
-            self.shared.value_bytes.add(len_bytes);
-            if len_bytes <= OUTPUT_BYTES {
-                self.taken = None;
-            } else if len_bytes > replies.total_bytes() {
-                self.taken = None;
-                let has_bytes = replies.total_bytes();
-                self.error(&format!(
-                    "OOM a value of {len_bytes} bytes: of its --memory this server has {has_bytes} for them"
-                ));
-                return Ok(());
-            } else if !replies.try_take(&mut self.taken, len_bytes) {
-                // It is read again once there is memory for it, and may be another then. Other clients have not read
-                // theirs yet.
-                drop((value, alone.take()));
-                self.flush().await?;
-                self.taken = Some(replies.take(len_bytes).await?);
-                continue;
-            }
-
-            self.reply(value.as_deref().map_or(Reply::Null, Reply::Bulk));
-            return Ok(());
-        }
-    }
-
-    /// Takes memory for a value that is about to be read, as long as the last ones were. If there is none now, sends the
-    /// output, and waits for it or for the right to read alone, until the result is dropped.
-    async fn take_memory(&mut self) -> io::Result<Option<OwnedMutexGuard<()>>> {
-        let replies = self.shared.replies.clone();
-        let expected_bytes = self.shared.value_bytes.bytes().min(replies.total_bytes());
-        if expected_bytes <= OUTPUT_BYTES || replies.try_take(&mut self.taken, expected_bytes) {
-            return Ok(None);
-        }
-
-        self.flush().await?;
-        tokio::select! {
-            biased;
-            taken = replies.take(expected_bytes) => {
-                self.taken = Some(taken?);
-                Ok(None)
-            }
-            alone = Arc::clone(&self.shared.alone).lock_owned() => Ok(Some(alone)),
-        }
-    }
-
-    async fn get_all(&mut self, keys: &[&[u8]]) -> io::Result<()> {
-        // Clients take an error among the values for one of them.
-        if !keys.iter().all(|key| self.check_key(key)) {
-            return Ok(());
-        }
-
-        self.reply(Reply::Array(keys.len()));
-        for key in keys {
-            self.get(key).await?;
-            self.flush_if_large().await?;
-        }
-        Ok(())
     }
 
     async fn set(&mut self, key: &[u8], value: &[u8]) {

@@ -33,8 +33,8 @@ use slatedb::config::{CheckpointOptions, CheckpointScope, DbReaderOptions, ScanO
 use slatedb::db_cache::DbCache;
 use slatedb::object_store::ObjectStore;
 use slatedb::{
-    ByteRangeBounds, CheckpointCreateResult, CompactorBuilder, Db, DbIterator, DbReader, DbReaderMode, Error,
-    GarbageCollectorBuilder, WriteBatch, WriteHandle,
+    ByteRangeBounds, CheckpointCreateResult, CompactorBuilder, Db, DbIterator, DbReader, DbReaderMode, DbSnapshot,
+    Error, GarbageCollectorBuilder, WriteBatch, WriteHandle,
 };
 use slatedb_common::metrics::{DefaultMetricsRecorder, MetricValue};
 use tokio::runtime::Handle;
@@ -206,6 +206,14 @@ impl Database {
     /// The database's error.
     pub async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Error> {
         self.db.get(key).await
+    }
+
+    /// Returns the keys as they are now, for reads whose order must not show.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub fn snapshot(&self) -> Result<Arc<DbSnapshot>, Error> {
+        self.db.snapshot()
     }
 
     /// Sets the value of `key`, which must not be empty. The handle reports when the write is durable.

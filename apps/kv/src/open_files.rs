@@ -13,12 +13,14 @@
 //! # Example
 //! `raise_limit() >= needed(1000)`
 
+use crate::command::read::{BATCHES_MAX, READS_MAX};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Open files of a connection: itself, and the object that it reads.
 const PER_CONNECTION: u64 = 2;
-/// Open files of the server itself: the log, flushes, compactions, and objects that are just being opened.
-const OWN: u64 = 256;
+/// Open files of the server itself: the log, flushes, compactions, and objects that are just being opened or read at
+/// once by one connection, each by two descriptors in turn.
+const OWN: u64 = 256 + 2 * (READS_MAX * BATCHES_MAX) as u64;
 
 /// Returns the open files of a server with `connections`.
 #[must_use]

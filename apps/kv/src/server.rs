@@ -4,11 +4,11 @@
 //! Clients must not decide how much memory the server takes, nor lose a reply because it stops.
 //!
 //! # How it works
-//! Each connection is a task with a buffer. Its whole requests run in order, then their replies are sent together. A
-//! request longer than [`BUFFER_BYTES`] takes the rest of its memory from a budget that all connections share; if the
-//! budget is spent, the client gets an error. It must arrive in time, or its connection is closed: it holds up others.
-//! Long replies have a budget of their own. When the server stops, a connection ends after the requests that it has
-//! read.
+//! Each connection is a task with a buffer. Its whole requests run in order, GETs that follow one another at once
+//! ([`crate::command::read`]), then their replies are sent together. A request longer than [`BUFFER_BYTES`] takes the
+//! rest of its memory from a budget that all connections share; if the budget is spent, the client gets an error. It
+//! must arrive in time, or its connection is closed: it holds up others. Long replies have a budget of their own. When
+//! the server stops, a connection ends after the requests that it has read.
 //!
 //! # Limits
 //! An idle connection stays open as long as its client's machine answers; after [`IDLE`] it has no buffers. The memory
@@ -17,6 +17,7 @@
 //! # Example
 //! `serve_connections(listener, service, stop)` returns when all connections have ended.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,6 +31,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 
 use crate::budget::Budget;
+use crate::command::read::READS_MAX;
 use crate::command::{Next, Service, Session, Shared, transfer_timeout};
 use crate::resp::{Parsed, parse};
 
@@ -90,6 +92,11 @@ pub async fn serve_connections(listener: TcpListener, service: Arc<Service>, mut
     if tokio::time::timeout(STOP_TIMEOUT, ended).await.is_err() {
         connections.shutdown().await;
     }
+}
+
+/// Returns whether the words of a request are a GET of a key.
+fn is_get(words: &[Cow<'_, [u8]>]) -> bool {
+    matches!(words, [name, _] if name.eq_ignore_ascii_case(b"GET"))
 }
 
 async fn refuse(mut stream: TcpStream) {
@@ -189,6 +196,20 @@ impl Connection {
         let (least_bytes, next) = loop {
             match parse(&self.buffer[at..], &self.service.limits) {
                 Ok(Parsed::Partial { least_bytes }) => break (least_bytes, Next::Command),
+                Ok(Parsed::Request { arguments: mut keys, len_bytes }) if is_get(&keys) => {
+                    at += len_bytes;
+                    keys.remove(0);
+                    // GETs that follow one another are read at once.
+                    while keys.len() < READS_MAX
+                        && let Ok(Parsed::Request { mut arguments, len_bytes }) =
+                            parse(&self.buffer[at..], &self.service.limits)
+                        && is_get(&arguments)
+                    {
+                        at += len_bytes;
+                        keys.extend(arguments.pop());
+                    }
+                    self.session.execute_gets(&keys).await?;
+                }
                 Ok(Parsed::Request { arguments, len_bytes }) => {
                     let arguments: Vec<&[u8]> = arguments.iter().map(AsRef::as_ref).collect();
                     at += len_bytes;

@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::collections::HashMap;
+
 use common::{Server, command, limited, plain_command, refusal, request};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -94,6 +96,56 @@ fn a_pipeline_is_answered_in_its_order() {
     let mut answer = [0; 5];
     std::io::Read::read_exact(&mut stream, &mut answer).unwrap();
     assert_eq!(&answer, b"+OK\r\n");
+}
+
+/// A read behind a write of the same pipeline sees it, one before it does not, and each reply has its place.
+#[test]
+fn a_pipeline_of_reads_and_writes_is_answered_as_if_each_had_waited_for_the_one_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &["--static-shares"]);
+    let mut kept: HashMap<String, Vec<u8>> = HashMap::new();
+    for seed in 0..20 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let (mut asked, mut expected) = (Vec::new(), Vec::new());
+        // With the longest value, each read would be alone.
+        let longest = [100, 3000, 20_000, 80_000][seed as usize % 4];
+        for _ in 0..200 {
+            let key = random.random_range(0..20).to_string();
+            let bulk = |key: &String| match kept.get(key) {
+                Some(value) => [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat(),
+                None => b"$-1\r\n".to_vec(),
+            };
+            match random.random_range(0..10) {
+                0 => {
+                    let value = vec![random.random(); random.random_range(0..longest)];
+                    asked.extend(request(&[b"SET", key.as_bytes(), &value]));
+                    kept.insert(key, value);
+                    expected.extend(b"+OK\r\n");
+                }
+                1 => {
+                    asked.extend(request(&[b"DEL", key.as_bytes()]));
+                    expected.extend(format!(":{}\r\n", u8::from(kept.remove(&key).is_some())).into_bytes());
+                }
+                2 => {
+                    let keys: Vec<String> = (0..20).map(|key| key.to_string()).collect();
+                    let words: Vec<&[u8]> =
+                        ["MGET"].into_iter().chain(keys.iter().map(String::as_str)).map(str::as_bytes).collect();
+                    asked.extend(request(&words));
+                    expected.extend(b"*20\r\n");
+                    keys.iter().for_each(|key| expected.extend(bulk(key)));
+                }
+                3 => {
+                    asked.extend(b"get \"\"\r\n");
+                    expected.extend(b"-ERR a key of 0 bytes: keys have 1 to 16384 bytes\r\n");
+                }
+                _ => {
+                    asked.extend(request(&[b"get", key.as_bytes()]));
+                    expected.extend(bulk(&key));
+                }
+            }
+        }
+        assert!(server.exchange(&asked) == expected, "seed {seed}");
+    }
 }
 
 #[test]
@@ -368,5 +420,5 @@ fn connections_are_more_than_the_usual_limit_of_open_files() {
     assert!(server.stop().success());
 
     let (code, said) = refusal(limited("-n 600", &command(directory.path(), &flags)));
-    assert!(code == Some(3) && said.contains("--max-connections 200 needs up to 656 open files"), "{code:?} {said}");
+    assert!(code == Some(3) && said.contains("--max-connections 200 needs up to 1168 open files"), "{code:?} {said}");
 }

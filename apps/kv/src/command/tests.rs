@@ -1,5 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+use std::num::NonZeroU64;
+
+use plimsoll::core::Rate;
 use tokio::io::AsyncReadExt;
 
 use super::*;
@@ -98,6 +101,134 @@ async fn a_short_value_does_not_wait_for_clients_that_read_long_ones() {
     assert!(session.writer.get_ref().ends_with(&[&long[..], b"\r\n"].concat()));
     drop(session);
     close(service).await;
+}
+
+/// Has the last values be short, as after a while of reads.
+fn expect_short_values(session: &Session<io::Cursor<Vec<u8>>>) {
+    (0..100).for_each(|_| session.shared.value_bytes.add(0));
+}
+
+/// One was read after the other: MGET of 16 keys took 16 times as long as GET of one.
+#[tokio::test]
+async fn several_keys_are_read_from_the_disk_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let keys: Vec<String> = (0..16).map(|number| format!("key{number:02}")).collect();
+    let filled = service(directory.path()).await;
+    let mut writer = session(&filled);
+    for key in &keys {
+        // Each has a block of its own.
+        writer.execute(&[b"SET", key.as_bytes(), &[7; 3000]]).await.unwrap();
+    }
+    writer.flush().await.unwrap();
+    drop(writer);
+    close(filled).await;
+
+    let service = service(directory.path()).await;
+    let mut session = session(&service);
+    expect_short_values(&session);
+    // Filter and index of the file.
+    session.execute(&[b"GET", b"key00"]).await.unwrap();
+    session.output.clear();
+
+    let (classes, query) = (service.database.topology().classes().clone(), service.database.classes().query);
+    let slow = Rate::PerSecond(NonZeroU64::MIN);
+    classes.update_qos(query, |qos| qos.limits.iops = slow).unwrap();
+    let shard = service.database.engine().runtime.any_shard();
+    let queued = async || {
+        let stats = shard.run(move |shard| async move { shard.reactor().class_stats(0, query) }).await.unwrap();
+        stats.map_or(0, |stats| stats.queued)
+    };
+    let all_wait = async {
+        let begun = Instant::now();
+        while queued().await < 8 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{} wait", queued().await);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        classes.update_qos(query, |qos| qos.limits.iops = Rate::Unlimited).unwrap();
+    };
+    let (read, ()) = tokio::join!(session.execute_gets(&keys), all_wait);
+    read.unwrap();
+    let reply = [&b"$3000\r\n"[..], &[7; 3000], b"\r\n"].concat();
+    assert_eq!(session.output, reply.repeat(16));
+    drop(session);
+    close(service).await;
+}
+
+#[tokio::test]
+async fn keys_that_are_read_at_once_have_their_replies_in_order_and_bounded_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = service(directory.path()).await;
+    let mut session = session(&service);
+    let long = vec![7; OUTPUT_BYTES + 1];
+    for number in 0..16 {
+        let value = if number == 5 { &long[..] } else { &[number; 6000] };
+        session.execute(&[b"SET", &[number], value]).await.unwrap();
+    }
+    session.flush().await.unwrap();
+
+    let (keys, too_long): (Vec<[u8; 1]>, _) = ((0..17).map(|number| [number]).collect(), vec![7; 2 << 10]);
+    let mut words: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    words.insert(3, b"");
+    words.insert(15, &too_long);
+    let bulk = |value: &[u8]| [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat();
+    let values = (0..16).map(|number| if number == 5 { bulk(&long) } else { bulk(&[number; 6000]) });
+    let mut expected: Vec<Vec<u8>> = values.chain([b"$-1\r\n".to_vec()]).collect();
+    expected.insert(3, b"-ERR a key of 0 bytes: keys have 1 to 1024 bytes\r\n".to_vec());
+    expected.insert(15, b"-ERR a key of 2048 bytes: keys have 1 to 1024 bytes\r\n".to_vec());
+
+    // With and without memory for several, and places.
+    let (replies, batches) = (session.shared.replies.clone(), Arc::clone(&session.shared.batches));
+    for is_alone in [false, true] {
+        let memory = replies.take(if is_alone { replies.total_bytes() - 2 * OUTPUT_BYTES } else { 0 }).await.unwrap();
+        let _places = is_alone.then(|| batches.clone().try_acquire_many_owned(read::BATCHES_MAX as u32).unwrap());
+        session.writer = io::Cursor::default();
+        expect_short_values(&session);
+        session.execute_gets(&words).await.unwrap();
+        session.flush().await.unwrap();
+        assert!(*session.writer.get_ref() == expected.concat(), "alone: {is_alone}");
+        drop(memory);
+    }
+    // It is all free.
+    let (all, places) = (replies.take(replies.total_bytes()), batches.acquire_many(read::BATCHES_MAX as u32));
+    let (all, _) = (all.await.unwrap(), places.await.unwrap());
+    drop((all, session));
+    close(service).await;
+}
+
+/// SlateDB has one read of a block for all that ask for it: one that a client held up would hold up others.
+#[tokio::test]
+async fn a_client_that_reads_nothing_keeps_no_memory_of_values_read_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = service(directory.path()).await;
+    let mut writer = session(&service);
+    writer.execute(&[b"SET", b"ship", &[7; 4000]]).await.unwrap();
+    writer.flush().await.unwrap();
+    expect_short_values(&writer);
+
+    let (server, _client) = tokio::io::duplex(10);
+    let mut stuck = Session::new(Arc::clone(&service), server, writer.shared.clone());
+    let waits = stuck.execute_gets(&[b"ship"; 64]);
+    assert!(tokio::time::timeout(Duration::from_millis(300), waits).await.is_err());
+    assert!(stuck.buffer_bytes() < 4 * OUTPUT_BYTES);
+    let replies = &writer.shared.replies;
+    drop(replies.take(replies.total_bytes()).await.unwrap());
+    assert_eq!(writer.shared.batches.available_permits(), read::BATCHES_MAX);
+    drop((stuck, writer));
+    close(service).await;
+}
+
+#[tokio::test]
+async fn each_key_of_several_has_the_error_of_a_database_that_has_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = service(directory.path()).await;
+    let mut session = session(&service);
+    expect_short_values(&session);
+    service.database.slatedb().close().await.unwrap();
+    session.execute_gets(&[b"a", b"b", b"c"]).await.unwrap();
+    let replies = String::from_utf8(session.output.clone()).unwrap();
+    assert!(replies.lines().count() == 3 && replies.lines().all(|line| line.starts_with("-ERR ")), "{replies}");
+    drop(session);
+    assert!(Arc::into_inner(service).unwrap().database.close().await.is_err());
 }
 
 /// Each of them was delayed, however short: a thousand of a few bytes took five minutes.
