@@ -78,7 +78,8 @@ impl IoQueue {
             let member = &members[*at as usize];
             member.kind == Kind::Group || member.stats.queued > 0
         });
-        self.any_limits = self.members.iter().any(|m| m.qos.has_limits());
+        let counts = |member: &Member| matches!(member.kind, Kind::Class | Kind::Group);
+        self.any_limits = self.members.iter().any(|member| counts(member) && member.qos.has_limits());
     }
 
     /// Unparks the nodes whose waits a change may have shortened, as all waits without a booked place. A booked place
@@ -172,7 +173,8 @@ impl IoQueue {
     /// Removes a class or group without queued work that the disk has removed.
     pub(super) fn forget(&mut self, node: u32) {
         self.lanes.iter_mut().for_each(|lane| lane.tree.take_out(node));
-        self.members[node as usize].kind = Kind::Leaving;
+        // What comes back of it counts for no latency target.
+        (self.members[node as usize].kind, self.members[node as usize].level) = (Kind::Leaving, None);
         self.moved.retain(|place| place.node != node);
         self.free_if_left(node);
     }

@@ -22,6 +22,7 @@ mod limits_apart;
 mod next_wakeup;
 mod properties;
 mod reference;
+mod removed;
 mod reservations;
 #[path = "../../../seeds.rs"]
 mod seeds;
