@@ -466,5 +466,4 @@ impl Engine {
 }
 
 #[cfg(test)]
-#[path = "cache_tests.rs"]
 mod tests;

@@ -395,5 +395,4 @@ fn gone(what: &str, errno: i32) -> String {
 }
 
 #[cfg(test)]
-#[path = "health_tests.rs"]
 mod tests;

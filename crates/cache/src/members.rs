@@ -391,5 +391,4 @@ impl Engine {
 }
 
 #[cfg(test)]
-#[path = "members_tests.rs"]
 mod tests;

@@ -295,10 +295,9 @@ impl IngestionRate {
 }
 
 #[cfg(test)]
-mod tests_flush;
-
-#[cfg(test)]
 mod tests {
+    mod flush;
+
     use super::*;
 
     fn files(bytes: &[u64]) -> Vec<TreeFile> {

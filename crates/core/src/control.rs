@@ -82,10 +82,6 @@ mod scale;
 mod search;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_bench;
-#[cfg(test)]
-mod tests_trim;
 mod totals;
 mod trim;
 mod tuning;

@@ -24,6 +24,7 @@ mod disk;
 mod heap;
 mod hist;
 #[cfg(all(plimsoll_loom, test))]
+#[path = "tests/loom.rs"]
 mod loom_tests;
 pub mod math;
 mod qos;

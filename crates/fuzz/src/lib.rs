@@ -469,4 +469,4 @@ pub fn compare_results(text: &str) {
 }
 
 #[cfg(test)]
-mod mutations;
+mod tests;

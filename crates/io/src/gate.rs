@@ -54,6 +54,7 @@
 mod inner;
 mod lateness;
 #[cfg(all(plimsoll_loom, test))]
+#[path = "gate/tests/loom.rs"]
 mod loom_tests;
 mod parker;
 mod state;

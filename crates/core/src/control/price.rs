@@ -61,7 +61,7 @@ impl Controller {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests_bench::*;
+    use super::super::tests::bench::*;
     use super::super::*;
     use super::*;
 

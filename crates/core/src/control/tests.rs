@@ -1,7 +1,10 @@
 //! The figures that the controller must reach, on devices of different kinds, over several seeds.
 
-use super::tests_bench::*;
+pub(in crate::control) mod bench;
+mod trim;
+
 use super::*;
+use bench::*;
 
 const SEEDS: u64 = 10;
 /// Length of a steady run; the first second does not count.

@@ -29,6 +29,7 @@
 //! ```
 
 #[cfg(test)]
+#[path = "sysfs/tests/fixture.rs"]
 pub(in crate::sys) mod fixture;
 mod hardware;
 mod stack;

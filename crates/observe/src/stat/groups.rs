@@ -668,5 +668,4 @@ fn percent(share: f64) -> String {
 }
 
 #[cfg(test)]
-#[path = "groups/tests.rs"]
 mod tests;

@@ -39,8 +39,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#[cfg(test)]
-mod against_iostat;
 mod facts;
 
 pub(crate) use facts::looks_like_partition;
@@ -256,6 +254,8 @@ fn gap(name: &str, gap: Gap, in_flight: Option<u64>) -> DeviceInterval {
 
 #[cfg(test)]
 mod tests {
+    mod against_iostat;
+
     use plimsoll::sys::diskstats;
 
     use super::*;

@@ -323,5 +323,4 @@ fn time() -> Axis {
 }
 
 #[cfg(test)]
-#[path = "pictures/tests.rs"]
 mod tests;

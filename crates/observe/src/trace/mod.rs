@@ -50,6 +50,7 @@ pub mod show;
 pub mod span;
 pub mod stages;
 #[cfg(test)]
+#[path = "tests/story.rs"]
 mod story;
 
 use std::fs::File;

@@ -46,6 +46,7 @@ mod bars;
 mod canvas;
 mod draw;
 #[cfg(test)]
+#[path = "tests/gallery.rs"]
 pub(crate) mod gallery;
 mod labels;
 mod style;

@@ -432,5 +432,4 @@ fn find_magic(bytes: &[u8]) -> Option<usize> {
 }
 
 #[cfg(test)]
-#[path = "blktrace_tests.rs"]
 mod tests;

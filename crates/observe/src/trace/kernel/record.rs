@@ -405,5 +405,4 @@ impl Notes<'_> {
 }
 
 #[cfg(test)]
-#[path = "record_tests.rs"]
 mod tests;

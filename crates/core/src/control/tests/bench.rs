@@ -7,21 +7,21 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::*;
+use super::super::*;
 
-pub(super) const MS: u64 = 1_000_000;
-pub(super) const SECOND: u64 = 1000 * MS;
+pub(in crate::control) const MS: u64 = 1_000_000;
+pub(in crate::control) const SECOND: u64 = 1000 * MS;
 
 /// Costs in nanoseconds of model device time, each with its share in 100.
-pub(super) type Sizes = &'static [(u64, u64)];
+pub(in crate::control) type Sizes = &'static [(u64, u64)];
 /// 4 KiB at 100,000 IOPS.
-pub(super) const SMALL: Sizes = &[(10_000, 100)];
+pub(in crate::control) const SMALL: Sizes = &[(10_000, 100)];
 /// 4 KiB to 1 MiB at 100,000 IOPS and 2 GB/s, mostly small.
-pub(super) const MIXED: Sizes = &[(10_000, 50), (16_000, 20), (41_000, 15), (139_000, 10), (532_000, 5)];
+pub(in crate::control) const MIXED: Sizes = &[(10_000, 50), (16_000, 20), (41_000, 15), (139_000, 10), (532_000, 5)];
 
 /// A change of the device at a given time.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Change {
+pub(in crate::control) enum Change {
     Speed(f64),
     Servers(usize),
     StallNs(u64),
@@ -29,24 +29,24 @@ pub(super) enum Change {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Device {
-    pub(super) queues: usize,
-    pub(super) servers: usize,
-    pub(super) fixed_ns: u64,
-    pub(super) speed: f64,
-    pub(super) sigma: f64,
+pub(in crate::control) struct Device {
+    pub(in crate::control) queues: usize,
+    pub(in crate::control) servers: usize,
+    pub(in crate::control) fixed_ns: u64,
+    pub(in crate::control) speed: f64,
+    pub(in crate::control) sigma: f64,
     /// Standard deviation of the logarithm of the whole device's speed, which is drawn every 20 ms.
-    pub(super) weather: f64,
+    pub(in crate::control) weather: f64,
     /// With more than [`WAVE_REQUESTS`] in the device, completions are seen together, at multiples of this time.
-    pub(super) wave_ns: u64,
-    pub(super) sizes: Sizes,
+    pub(in crate::control) wave_ns: u64,
+    pub(in crate::control) sizes: Sizes,
     /// The rate with 1, 2, 3... requests in the device, over the model's; with more, the last one holds. One server.
-    pub(super) curve: Option<&'static [f64]>,
-    pub(super) changes: Vec<(u64, Change)>,
+    pub(in crate::control) curve: Option<&'static [f64]>,
+    pub(in crate::control) changes: Vec<(u64, Change)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Policy {
+pub(in crate::control) enum Policy {
     Control(ControlConfig, Limits),
     Window(u64),
     /// This many requests in the device, whatever they cost.
@@ -55,26 +55,26 @@ pub(super) enum Policy {
 
 /// Behaviour of the source.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source {
+pub(in crate::control) struct Source {
     /// Work arrives only in the first part of each period: (period, part) in nanoseconds.
-    pub(super) on_off_ns: Option<(u64, u64)>,
-    pub(super) cap_ns: Option<u64>,
+    pub(in crate::control) on_off_ns: Option<(u64, u64)>,
+    pub(in crate::control) cap_ns: Option<u64>,
     /// Most requests outstanding, of one cost; the device may hold all of them. If bounded, unloaded latencies are
     /// reported.
-    pub(super) outstanding: u32,
+    pub(in crate::control) outstanding: u32,
     /// Completions for each wake-up of a guest; 0: all classes always have more.
-    pub(super) completions_per_wakeup: u64,
+    pub(in crate::control) completions_per_wakeup: u64,
     /// No guest wakes up between these times.
-    pub(super) guests_away_ns: (u64, u64),
+    pub(in crate::control) guests_away_ns: (u64, u64),
 }
 
-pub(super) const ENDLESS: Source =
+pub(in crate::control) const ENDLESS: Source =
     Source { on_off_ns: None, cap_ns: None, outstanding: u32::MAX, completions_per_wakeup: 0, guests_away_ns: (0, 0) };
 
 /// Ten milliseconds of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Bin {
-    pub(super) work_ns: f64,
+pub(in crate::control) struct Bin {
+    pub(in crate::control) work_ns: f64,
     /// Integral of the work in flight over the bin.
     in_flight_ns2: f64,
 }
@@ -82,32 +82,32 @@ pub(super) struct Bin {
 /// Requests in the device up to which completions are seen one by one.
 const WAVE_REQUESTS: u32 = 32;
 
-pub(super) const BIN_NS: u64 = 10 * MS;
+pub(in crate::control) const BIN_NS: u64 = 10 * MS;
 
 #[derive(Debug)]
-pub(super) struct Run {
-    pub(super) bins: Vec<Bin>,
-    pub(super) controller: Option<Controller>,
+pub(in crate::control) struct Run {
+    pub(in crate::control) bins: Vec<Bin>,
+    pub(in crate::control) controller: Option<Controller>,
 }
 
 impl Run {
     fn part(&self, from_ns: u64, to_ns: u64) -> &[Bin] {
         &self.bins[(from_ns / BIN_NS) as usize..(to_ns / BIN_NS) as usize]
     }
-    pub(super) fn rate(&self, from_ns: u64, to_ns: u64) -> f64 {
+    pub(in crate::control) fn rate(&self, from_ns: u64, to_ns: u64) -> f64 {
         self.part(from_ns, to_ns).iter().map(|b| b.work_ns).sum::<f64>() / (to_ns - from_ns) as f64
     }
-    pub(super) fn in_flight_ns(&self, from_ns: u64, to_ns: u64) -> f64 {
+    pub(in crate::control) fn in_flight_ns(&self, from_ns: u64, to_ns: u64) -> f64 {
         self.part(from_ns, to_ns).iter().map(|b| b.in_flight_ns2).sum::<f64>() / (to_ns - from_ns) as f64
     }
     /// Returns the median over the bins of the work in flight: excursions of the trim are rare, but long.
-    pub(super) fn typical_in_flight_ns(&self, from_ns: u64, to_ns: u64) -> f64 {
+    pub(in crate::control) fn typical_in_flight_ns(&self, from_ns: u64, to_ns: u64) -> f64 {
         let mut bins: Vec<f64> = self.part(from_ns, to_ns).iter().map(|b| b.in_flight_ns2 / BIN_NS as f64).collect();
         bins.sort_by(f64::total_cmp);
         bins[bins.len() / 2]
     }
     /// Returns the relative root mean square of the rates of 100 ms around their mean.
-    pub(super) fn oscillation(&self, from_ns: u64, to_ns: u64) -> f64 {
+    pub(in crate::control) fn oscillation(&self, from_ns: u64, to_ns: u64) -> f64 {
         let mean = self.rate(from_ns, to_ns);
         let rates: Vec<f64> = self
             .part(from_ns, to_ns)
@@ -116,19 +116,19 @@ impl Run {
             .collect();
         (rates.iter().map(|r| (r / mean - 1.0) * (r / mean - 1.0)).sum::<f64>() / rates.len() as f64).sqrt()
     }
-    pub(super) fn events(&self) -> Vec<ControlEvent> {
+    pub(in crate::control) fn events(&self) -> Vec<ControlEvent> {
         self.controller.iter().flat_map(|c| c.events_since(0)).copied().collect()
     }
 }
 
-pub(super) struct Rng(u64);
+pub(in crate::control) struct Rng(u64);
 
 impl Rng {
-    pub(super) fn new(seed: u64) -> Rng {
+    pub(in crate::control) fn new(seed: u64) -> Rng {
         Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
     /// Returns the next number of splitmix64.
-    pub(super) fn next(&mut self) -> u64 {
+    pub(in crate::control) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -181,7 +181,7 @@ struct World<'a> {
 }
 
 /// Runs `device` under `policy` for `for_ns`, a multiple of [`BIN_NS`].
-pub(super) fn run(device: &Device, policy: Policy, source: Source, seed: u64, for_ns: u64) -> Run {
+pub(in crate::control) fn run(device: &Device, policy: Policy, source: Source, seed: u64, for_ns: u64) -> Run {
     let controller = match policy {
         Policy::Control(config, limits) => Some(Controller::new(config, limits)),
         Policy::Window(_) | Policy::Drain(_) => None,
@@ -434,19 +434,19 @@ impl World<'_> {
     }
 }
 
-pub(super) fn limits(bound_ns: u64) -> Limits {
+pub(in crate::control) fn limits(bound_ns: u64) -> Limits {
     Limits { bound_ns, min_window_ns: 0, unloaded_latency_ns: 0, rate_max: 1.0, is_duplex: false }
 }
 
-pub(super) fn mean_cost_ns(device: &Device) -> f64 {
+pub(in crate::control) fn mean_cost_ns(device: &Device) -> f64 {
     device.sizes.iter().map(|(cost_ns, of_100)| (cost_ns * of_100) as f64 / 100.0).sum()
 }
 
-pub(super) fn with(device: &Device, changes: &[(u64, Change)]) -> Device {
+pub(in crate::control) fn with(device: &Device, changes: &[(u64, Change)]) -> Device {
     Device { changes: changes.to_vec(), ..device.clone() }
 }
 
-pub(super) fn device(queues: usize, servers: usize, fixed_us: u64, sigma: f64, sizes: Sizes) -> Device {
+pub(in crate::control) fn device(queues: usize, servers: usize, fixed_us: u64, sigma: f64, sizes: Sizes) -> Device {
     Device {
         queues,
         servers,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{ShareController, ShareCurve, ingestion_delay_ns};
+use super::super::{ShareController, ShareCurve, ingestion_delay_ns};
 
 const STEP_NS: u64 = 1_000_000;
 const DURATION_NS: u64 = 30_000_000_000;

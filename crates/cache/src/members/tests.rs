@@ -14,7 +14,7 @@ use crate::insert::Inserted;
 use crate::lookup::Lookup;
 use crate::stats::{DiskHealth, DiskStats};
 
-#[path = "../../skip.rs"]
+#[path = "../../../skip.rs"]
 mod skip;
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -1,9 +1,9 @@
 //! The throughput that the trim must keep, the guests that it must serve, on disks whose rate rises slowly; and the
 //! times of its rounds.
 
-use super::tests_bench::*;
-use super::trim::{Goal, Verdict};
-use super::*;
+use super::super::trim::{Goal, Verdict};
+use super::super::*;
+use super::bench::*;
 
 /// The rate of a virtual disk with 1 to 20 requests of 128 KiB in it, over that with 128 requests: near to figures that
 /// fio measured on one.

@@ -7,7 +7,7 @@ use std::process::Command;
 use plimsoll::sys::diskstats;
 use serde_json::Value;
 
-use super::*;
+use super::super::*;
 use crate::skip::skip;
 use crate::stat::output::keyed;
 
