@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common::{CREATE, all, block_on, disk, filled, has_pattern};
 use plimsoll::backend::choose::BackendKind;
@@ -99,8 +99,7 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
-fn ten_seconds_on_four_shards_pass_at_once() {
-    let begin = Instant::now();
+fn ten_seconds_pass_on_four_shards() {
     let world = world(3);
     let (runtime, topology) = start(&world, 4, DiskSetup::unlimited());
     let file = topology.file("data".as_ref(), CREATE, 0);
@@ -116,7 +115,6 @@ fn ten_seconds_on_four_shards_pass_at_once() {
         runtime.shard(n).spawn(task).detach();
     }
     runtime.run_for(Duration::from_secs(10)).unwrap();
-    println!("10 virtual seconds of 4 shards took {:?}", begin.elapsed());
     let written: u64 =
         (0..4).map(|n| runtime.shard(n).reactor().class_stats(0, Class::DEFAULT).unwrap().dispatched).sum();
     assert!((3900..4000).contains(&written), "{written} writes: each takes a little over 10 ms with its pause");

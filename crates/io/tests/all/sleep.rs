@@ -172,15 +172,43 @@ unsafe impl Backend for ByHand {
     }
 }
 
+const MS: u64 = 1_000_000;
+
+/// Returns a shard whose clock stands at 1 s, and the clock.
+fn by_hand() -> (Shard, Arc<AtomicU64>) {
+    let clock = Arc::new(AtomicU64::new(1_000 * MS));
+    let inner = MemoryBackend::new(&MemoryStore::default()).unwrap();
+    let backend = ByHand { inner, now_ns: Arc::clone(&clock) };
+    let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+    (Shard::new(Reactor::new(0, &topology, Box::new(backend)).unwrap()), clock)
+}
+
+#[test]
+fn timers_fire_in_order_each_at_its_time() {
+    within_reason(|| {
+        let (shard, clock) = by_hand();
+        let fired = std::cell::RefCell::new(Vec::new());
+        let sleep = |ms: u64| {
+            let (shard, fired, clock) = (&shard, &fired, &clock);
+            async move {
+                shard.sleep_until((1_000 + ms) * MS).await;
+                fired.borrow_mut().push((ms, clock.load(Ordering::SeqCst)));
+            }
+        };
+        let timers = async {
+            // Dropped before its time, it does not keep the shard from sleeping on.
+            assert!(common::poll_once(std::pin::pin!(shard.sleep_until(1_001 * MS))).is_pending());
+            all([30, 10, 20, 0].map(sleep)).await;
+        };
+        shard.block_on(timers).unwrap();
+        assert_eq!(fired.into_inner(), [0, 10, 20, 30].map(|ms| (ms, (1_000 + ms) * MS)));
+    });
+}
+
 #[test]
 fn a_sleep_counts_from_its_call_not_from_the_beginning_of_the_turn() {
     within_reason(|| {
-        const MS: u64 = 1_000_000;
-        let clock = Arc::new(AtomicU64::new(1_000 * MS));
-        let inner = MemoryBackend::new(&MemoryStore::default()).unwrap();
-        let backend = ByHand { inner, now_ns: Arc::clone(&clock) };
-        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-        let shard = Shard::new(Reactor::new(0, &topology, Box::new(backend)).unwrap());
+        let (shard, clock) = by_hand();
         let task = async {
             // Computes for 5 ms, in the middle of a turn.
             clock.fetch_add(5 * MS, Ordering::SeqCst);
