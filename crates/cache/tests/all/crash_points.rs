@@ -173,10 +173,10 @@ fn a_checkpoint_that_only_an_absent_disk_has_is_never_the_newest() {
             let life = town.open(&quiet());
             life.run(async |cache| {
                 for n in 0..20 {
-                    if let Lookup::Hit(block) = cache.get(&key(n)).await.unwrap() {
-                        let is_newest = block[..] == value_of(n + 3000, 3000);
-                        assert!(is_newest, "{what}, disk {absent} absent, {cut_off} operations: block {n} is older");
-                    }
+                    let what = format!("{what}, disk {absent} absent, {cut_off} operations: block {n}");
+                    let found = cache.get(&key(n)).await.unwrap();
+                    let Lookup::Hit(block) = found else { panic!("{what} is lost: {found:?}") };
+                    assert!(block[..] == value_of(n + 3000, 3000), "{what} is older");
                 }
             });
             life.crash();

@@ -189,7 +189,7 @@ fn hand_overs_end_on(config: DiskConfig, ops: [Op; 2]) {
         }
     }
 
-    let mut pieces = Vec::new();
+    let (mut pieces, mut all) = (Vec::new(), 0);
     for step in 0..200 {
         let now_ns = S + step * MS;
         for at in [0, 1] {
@@ -211,7 +211,9 @@ fn hand_overs_end_on(config: DiskConfig, ops: [Op; 2]) {
             hand_overs += 1;
             assert!(hand_overs < 10, "{ops:?}, step {step}");
         }
+        all += hand_overs;
     }
+    assert!(all > 0, "{ops:?}: no room was handed over");
 }
 
 /// Returns one of: a longest wait, a reservation, a limit, nothing.

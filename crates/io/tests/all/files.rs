@@ -238,23 +238,29 @@ fn numbers_of_files_are_used_again_without_confusion() {
         .unwrap();
 }
 
+/// The request under way is all that holds the file.
 #[test]
 fn a_file_stays_open_while_a_request_needs_it() {
     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-    let shard = Shard::new(Reactor::new(0, &topology, common::deferred()).unwrap());
-    let file = topology.file("file".as_ref(), CREATE, 0);
-    let (task, only_holder) = (shard.clone(), Arc::clone(&file));
-    let write = shard.spawn(async move {
-        let write = task.write_at(&only_holder, Class::DEFAULT, 0, filled(BLOCK, 1, 0));
-        let mut write = Box::pin(write);
-        assert!(common::poll_once(write.as_mut()).is_pending());
-    });
-    drop(file);
-    shard.block_on(write).unwrap();
-    let end = topology.file("file".as_ref(), EXISTING, 0);
-    let (read, _) = shard.block_on(shard.read_at(&end, Class::DEFAULT, 0, AlignedBuf::new(BLOCK).unwrap())).unwrap();
-    // The write was dropped before it went out, or after; the shard is well either way.
-    assert!(read.is_ok() || read.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound));
+    let mut reactor = Reactor::new(0, &topology, common::deferred()).unwrap();
+    let mut run = |how, kind, data| {
+        let file = topology.file("file".as_ref(), how, 0);
+        reactor.submit(Request { file, class: Class::DEFAULT, kind, offset: 0, data, tag: 0 }).unwrap();
+        reactor.dispatch();
+        assert_eq!(reactor.in_backend(), 1);
+        let mut done = Vec::new();
+        while done.is_empty() {
+            reactor.park(None).unwrap();
+            reactor.reap(&mut done);
+        }
+        assert_eq!(done[0].result, Ok(BLOCK as u32));
+        done.remove(0).data
+    };
+    let len_bytes = BLOCK as u32;
+    run(CREATE, RequestKind::Write { len_bytes }, Data::One(filled(BLOCK, 1, 0)));
+    // The file that was written was closed: this one is opened anew.
+    let read = run(EXISTING, RequestKind::Read { len_bytes }, common::one(BLOCK));
+    assert!(matches!(read, Data::One(buffer) if has_pattern(&buffer, 1, 0)));
 }
 
 /// The kernel tells a failed writeback to one sync, and the next one knows nothing of the pages that are lost.
