@@ -152,8 +152,8 @@ fn tune_prints_what_it_has_and_writes_no_half_file() {
 fn an_interrupted_tune_keeps_its_figures_and_is_gone_on_with() {
     let world = World::new(&[]);
     let record = world.path().join("run.jsonl");
-    // A phase of a second: when the first figure is done, the next is measured for longer than a signal takes.
-    let line = "tune . -c 1 --data-size 16M --figures-only --phase 1s --record run.jsonl --format json";
+    // Phases of half a second: when the first figure is done, the next is measured for longer than a signal takes.
+    let line = "tune . -c 1 --data-size 16M --figures-only --phase 500ms --record run.jsonl --format json";
     let arguments: Vec<&str> = line.split(' ').collect();
     let is_time =
         |_: &Child| std::fs::read_to_string(&record).is_ok_and(|text| text.contains("\"phase\":\"read_bandwidth\""));
