@@ -213,7 +213,7 @@ fn who_means_no_good_gets_nothing() {
         assert_eq!(body.is_empty(), method == "HEAD", "{method} {body}");
     }
     assert!(server.ask(&request("POST", "localhost", "/")).1.contains("allow: get, head"));
-    assert_eq!(server.ask("GET / HTTP/1.1\r\n\r\n").0, 400, "no host");
+    assert_eq!(server.ask("GET / HTTP/1.1\r\nConnection: close\r\n\r\n").0, 400, "no host");
     assert_eq!(server.ask("what is this\r\n\r\n").0, 400);
     let long = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(100_000));
     let mut stream = TcpStream::connect(server.address()).unwrap();

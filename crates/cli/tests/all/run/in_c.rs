@@ -245,14 +245,24 @@ int main(int count, char **modes) {
 fn a_call_on_a_descriptor_that_is_closed_meanwhile_does_not_reach_another_file() {
     let world = World::new();
     let Some(program) = compiled(&world, &format!("{SLEEPS}{CLOSED}")) else { return };
-    let limit = "classes: [{name: slow, shares: 9, limit_bandwidth: 1M}]\nrules: [{class: slow}]\n";
-    let rules = world.file("rules.yaml", limit);
     // An fsync that made nothing durable said that it had.
-    for mode in [&[][..], &["buffered"], &["sync"]] {
-        let output = world.run(&["--rules", &rules], &[&[program.as_str()], mode].concat());
-        let expected = "well: 1, in the other file: 0\n";
+    prints_at_a_limit(&program, &[&[], &["buffered"], &["sync"]], "well: 1, in the other file: 0\n");
+}
+
+/// Checks what the program prints at a limit of 1 MB a second, in each mode. They wait for the limit, all at once.
+fn prints_at_a_limit(program: &str, modes: &[&[&str]], expected: &str) {
+    let check = &|mode: &[&str]| {
+        let world = World::new();
+        let limit = "classes: [{name: slow, shares: 9, limit_bandwidth: 1M}]\nrules: [{class: slow}]\n";
+        let rules = world.file("rules.yaml", limit);
+        let output = world.run(&["--rules", &rules], &[&[program], mode].concat());
         assert_eq!(output.out, expected, "{mode:?}: {}", output.err);
-    }
+    };
+    std::thread::scope(|scope| {
+        for mode in modes {
+            scope.spawn(move || check(mode));
+        }
+    });
 }
 
 /// A thread puts another file in the place of one on which a call waits, as a daemon does that begins a new log.
@@ -292,14 +302,7 @@ int main(int count, char **modes) {
 fn a_call_that_waits_while_another_file_takes_the_place_of_its_own_is_for_that_one() {
     let world = World::new();
     let Some(program) = compiled(&world, &format!("{SLEEPS}{REPLACED}")) else { return };
-    let limit = "classes: [{name: slow, shares: 9, limit_bandwidth: 1M}]\nrules: [{class: slow}]\n";
-    let rules = world.file("rules.yaml", limit);
-    for mode in [&[][..], &["buffered"]] {
-        let output = world.run(&["--rules", &rules], &[&[program.as_str()], mode].concat());
-        let expected = "written: 1048576, in the new file: 1048576\n";
-        assert_eq!(output.out, expected, "{mode:?}: {}", output.err);
-        std::fs::remove_file(world.data().join("b")).unwrap();
-    }
+    prints_at_a_limit(&program, &[&[], &["buffered"]], "written: 1048576, in the new file: 1048576\n");
 }
 
 /// Lists of buffers and offsets that are not there, or of which a part is not.
