@@ -20,10 +20,10 @@
 //! * **Rounds.** A *round* is a short phase at the part in force, then one at the reference: ln of the ratio of their
 //!   rates is the loss of the part. Losses are summed until it is clear on which side of the budget they are
 //!   (`evidence`).
-//! * **Climb.** The part begins at one request, where the loss is largest and soonest clear, and grows while its loss
-//!   exceeds the budget: in proportion, because the loss falls about as one over the requests in the device. Rounds
-//!   follow each other until the loss is within the budget; if that is not clear after [`CLIMB_ROUNDS`], the likelier
-//!   side decides.
+//! * **Climb.** The part begins where by Little's law the goal could be kept, at the goal times the reference's rate
+//!   times the unloaded latency: with less, it cannot. It grows while its loss exceeds the budget: in proportion,
+//!   because the loss falls about as one over the requests in the device. Rounds follow each other until the loss is
+//!   within the budget; if that is not clear after [`CLIMB_ROUNDS`], the likelier side decides.
 //! * **Descent.** A climb takes long steps, and one outlier may have caused the last. So rounds continue, each with a
 //!   *trial* of the next smaller part, which comes into force if its loss is within the budget, until one is not; again
 //!   the likelier side decides in the end. If meanwhile the part in force proves too small, it grows by one step at a
@@ -90,6 +90,8 @@ pub(super) struct Goal {
     pub(super) throughput: f64,
     /// The part of the reference that one request takes.
     pub(super) least_part: f64,
+    /// The part at which a climb begins.
+    pub(super) first_part: f64,
     /// Whether the reference is the largest that the latency goal allows.
     pub(super) is_largest: bool,
 }
@@ -370,7 +372,7 @@ impl Trim {
         } else if self.part < 1.0 {
             Verdict::Nothing
         } else {
-            (self.part, self.pace) = (goal.least_part, Pace::Climb);
+            (self.part, self.pace) = (goal.first_part, Pace::Climb);
             Verdict::Part(EventReason::Guests)
         }
     }
@@ -439,9 +441,14 @@ impl Controller {
         let ln_rate = ln(reading.completed_rate);
         if self.trim.stage() != Stage::Hold {
             let before_ns = self.centre_ns * self.trim.part();
+            let full_ns = self.uncapped_ns.unwrap_or(self.centre_ns);
+            // By Little's law less cannot keep the goal's part of the reference's rate, if the latency is right.
+            let needed_ns = self.config.throughput_goal * reading.completed_rate * self.unloaded_ns.unwrap_or(0.0);
+            let least_part = self.least_ns() / full_ns;
             let goal = Goal {
                 throughput: self.config.throughput_goal,
-                least_part: self.least_ns() / self.uncapped_ns.unwrap_or(self.centre_ns),
+                least_part,
+                first_part: (needed_ns / full_ns).min(CLIMB_FROM_MOST).max(least_part),
                 is_largest: self.raised_ns() < self.centre_ns * (1.0 + CAP_LEAP),
             };
             let reason = match self.trim.end_phase(self.phase.elapsed_ns(now_ns), ln_rate, goal) {

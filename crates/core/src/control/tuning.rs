@@ -97,6 +97,8 @@ pub(super) const LARGEST_LOSS: f64 = 1.5;
 /// The largest growth of the part at a time, and the part above which it counts as the whole.
 pub(super) const CLIMB_MOST: f64 = 2.0;
 pub(super) const CLIMB_END: f64 = 0.9;
+/// The largest part at which a climb begins.
+pub(super) const CLIMB_FROM_MOST: f64 = 0.5;
 /// The growth of a reference none of whose parts keeps the goal.
 pub(super) const TRIM_RAISE: f64 = 1.5;
 /// Rounds in a row after which the likelier side decides: the loss is within a few per cent of the budget.

@@ -26,6 +26,7 @@ mod limit;
 mod mixes;
 mod odd;
 mod presets;
+mod random;
 mod sizes;
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -106,6 +107,12 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         title: "one member of a RAID 0 becomes slow",
         seed_items: &["2.02"],
         run: odd::slow_member,
+    },
+    Scenario {
+        name: "random-loads",
+        title: "random loads on random disks: throughput and queries, over the same load drained",
+        seed_items: &["0.04"],
+        run: random::random_loads,
     },
     Scenario { name: "hard-disk", title: "shares on one arm", seed_items: &["1.01"], run: odd::hard_disk },
 ];

@@ -113,7 +113,7 @@ fn the_goal_is_a_part_of_what_the_disk_gives_with_all_that_is_outstanding() {
 
 #[test]
 fn excursions_tell_what_follows() {
-    let goal = Goal { throughput: 0.9, least_part: 0.1, is_largest: false };
+    let goal = Goal { throughput: 0.9, least_part: 0.1, first_part: 0.1, is_largest: false };
     for (goal, over_drained, excursions, expected) in [
         (goal, -0.25, 3, "TooSmall"),
         (goal, -0.11, 8, "TooSmall"),
@@ -164,7 +164,7 @@ fn settle(trim: &mut Trim, goal: Goal, loss: impl Fn(f64) -> f64) -> Vec<f64> {
 
 #[test]
 fn a_climb_that_leaps_is_followed_by_a_descent() {
-    let goal = Goal { throughput: 0.9, least_part: 0.1, is_largest: false };
+    let goal = Goal { throughput: 0.9, least_part: 0.1, first_part: 0.1, is_largest: false };
     // Eight excursions come first; each allows 0.095.
     for (enough, parts) in [(0.25, vec![0.1, 0.2, 0.4, 0.32, 0.256]), (0.1, vec![0.1]), (0.2, vec![0.1, 0.2])] {
         let mut trim = Trim::new();
@@ -176,7 +176,7 @@ fn a_climb_that_leaps_is_followed_by_a_descent() {
 
 #[test]
 fn a_descent_that_was_wrong_takes_back_one_step() {
-    let goal = Goal { throughput: 0.9, least_part: 0.1, is_largest: false };
+    let goal = Goal { throughput: 0.9, least_part: 0.1, first_part: 0.1, is_largest: false };
     let (mut trim, enough) = (Trim::new(), std::cell::Cell::new(0.15));
     until_due_ns(&mut trim);
     let loss = |part: f64| {
@@ -278,7 +278,7 @@ fn what_guests_left_is_forgotten_when_the_disk_falls() {
 
 #[test]
 fn rounds_that_tell_nothing_are_not_repeated_at_once() {
-    let goal = Goal { throughput: 0.9, least_part: 0.1, is_largest: false };
+    let goal = Goal { throughput: 0.9, least_part: 0.1, first_part: 0.1, is_largest: false };
     let mut trim = Trim::new();
     until_due_ns(&mut trim);
     settle(&mut trim, goal, |part| if part < 0.25 { 0.3 } else { 0.02 });
@@ -331,7 +331,7 @@ fn a_trim_that_has_ended_begins_again_ever_later() {
 /// milliseconds.
 #[test]
 fn a_reference_far_from_the_goal_is_left_alone_for_long() {
-    let goal = Goal { throughput: 0.9, least_part: 0.1, is_largest: true };
+    let goal = Goal { throughput: 0.9, least_part: 0.1, first_part: 0.1, is_largest: true };
     let mut trim = Trim::new();
     for wait_s in [8, 32, 128] {
         let verdict = loop {
