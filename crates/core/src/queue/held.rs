@@ -22,7 +22,7 @@
 use std::cmp::Reverse;
 
 use super::{Dispatch, IoQueue, Mode};
-use crate::request::{Direction, Op};
+use crate::request::Op;
 
 /// The time in which no write has come back, from which on writes count as held: in multiples of the bound, which is
 /// three times the latency of an unloaded device or more, and of the usual time of a write.
@@ -48,7 +48,7 @@ impl Writes {
     /// Counts a piece that takes room of `ticks` in the device, if it is a write.
     #[inline]
     pub(super) fn enter(&mut self, now_ns: u64, op: Op, ticks: u64) {
-        if op.direction() == Direction::Write && ticks > 0 {
+        if op == Op::Write && ticks > 0 {
             if self.count == 0 {
                 self.since_ns = now_ns;
             }
@@ -79,7 +79,7 @@ impl IoQueue {
     /// Returns whether it was held.
     #[inline]
     pub(super) fn write_is_back(&mut self, now_ns: u64, piece: &Dispatch) -> bool {
-        if piece.op.direction() == Direction::Read || piece.ticks == 0 {
+        if piece.op != Op::Write || piece.ticks == 0 {
             return false;
         }
         let writes = &mut self.writes;
@@ -104,7 +104,7 @@ impl IoQueue {
     #[cold]
     pub(super) fn park_held(&mut self, now_ns: u64, lane: usize, class: u32) -> bool {
         let head = self.lanes[lane].tree.fifo(class).head;
-        let is_write = self.config.mode == Mode::Scheduled && self.slots.get(head).op.direction() == Direction::Write;
+        let is_write = self.config.mode == Mode::Scheduled && self.slots.get(head).op == Op::Write;
         if is_write {
             // Its wait is for room, not at a limit, so it is not counted as parked.
             let until_ns = now_ns.saturating_add(self.disk.bound_ns());
