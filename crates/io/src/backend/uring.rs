@@ -37,7 +37,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use entry::{OWN_KEY, own_or_operation, transfer_entry};
@@ -188,7 +188,7 @@ impl UringBackend {
             let len_bytes = size_of::<u64>() as u32;
             let read = opcode::Read::new(Fd(self.doorbell.raw_fd()), self.wake_word.as_mut_ptr(), len_bytes);
             let entry = read.build().user_data(OWN_KEY);
-            // SAFETY: the backend owns the word and the eventfd, and its drop waits for this read or leaks the word.
+            // SAFETY: the backend owns the word and the eventfd, and its drop waits for this read or keeps the word.
             self.wake_at = unsafe { self.push(&entry) }.is_ok().then_some(self.pushed);
         }
         self.wake_at.is_some()
@@ -517,6 +517,9 @@ unsafe impl Backend for UringBackend {
     }
 }
 
+/// The words to which the kernel may still write for rings that were dropped while a sandbox forbade to enter them.
+static WORDS_LEFT: Mutex<Vec<AlignedBuf>> = Mutex::new(Vec::new());
+
 impl Drop for UringBackend {
     /// Executes all accepted operations and waits for them: afterwards the kernel must not write to their memory. If
     /// the kernel refuses every enter, because a sandbox now forbids it, drops the operations that it has not taken. If
@@ -535,7 +538,8 @@ impl Drop for UringBackend {
             }
             if !is_for_now(&error) && self.in_kernel() == 0 {
                 // The kernel cancels the read of the eventfd some time after this, so its target stays.
-                std::mem::forget(std::mem::replace(&mut self.wake_word, AlignedBuf::empty()));
+                let word = std::mem::replace(&mut self.wake_word, AlignedBuf::empty());
+                WORDS_LEFT.lock().unwrap_or_else(PoisonError::into_inner).push(word);
                 return;
             }
             std::thread::sleep(RETRY);
