@@ -17,6 +17,7 @@
 
 use super::Scenario;
 
+mod beside;
 mod busy;
 mod changes;
 mod duplex;

@@ -17,11 +17,11 @@
 
 use plimsoll_core::{DiskConfig, Op};
 
-use super::super::Target::{AtLeast, AtMost};
-use super::super::support::{Course, S, class_of, config_of, disk_of, preset, reads, world_of};
-use super::super::{Advance, Outcome, ScenarioError, Table};
+use super::super::support::{Course, S, config_of, preset, reads, world_of};
+use super::super::{Advance, Outcome, ScenarioError};
+use super::beside::Beside;
 use crate::workload::{JobSpec, Load};
-use crate::world::{DiskMode, ShardSpec, SimDisk};
+use crate::world::{ShardSpec, SimDisk};
 
 const SHARDS: u32 = 2;
 const QUERY_PART: f64 = 0.1;
@@ -29,10 +29,7 @@ const CLASSES: [(&str, u32); 3] = [("query", 300), ("writer", 100), ("reader", 1
 
 pub(super) fn duplex_directions(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
     let mut course = Course::of(4, advance);
-    let mut table = Table::new(
-        "4 KiB reads (query) beside other work, on two shards",
-        &["load", "mode", "MB/s", "query p50 us", "p99 us", "in device"],
-    );
+    let mut beside = Beside::new("4 KiB reads (query) beside other work, on two shards", &["load"]);
     let preset = preset("z3-highmem-22-highlssd")?;
     let mut config =
         DiskConfig { duplex: true, unloaded_latency_ns: preset.unloaded_latency_ns, ..config_of(&preset.figures) };
@@ -46,33 +43,12 @@ pub(super) fn duplex_directions(seed: u64, advance: Advance<'_>) -> Result<Outco
         ("both", vec![query, writer(16, 4096), reads("reader", 64, 16 << 10)]),
     ];
 
-    let (mut least, mut worst) = (f64::MAX, 0.0_f64);
     for (name, jobs) in loads {
-        let mut run = |mode| {
-            let disk = SimDisk { mode, ..SimDisk::new(preset.spec.clone(), config.clone()) };
-            let mut spec = world_of(seed, disk, &CLASSES, jobs.clone());
-            spec.shards = vec![ShardSpec::default(); SHARDS as usize];
-            (spec.warmup_ns, spec.duration_ns) = (S, S);
-            let report = course.run(&spec)?;
-            let (disk, query) = (disk_of(&report)?, &class_of(&report, "query")?.total);
-            let us = |percent: f64| query.percentile(percent) as f64 / 1e3;
-            table.row([
-                name.to_owned(),
-                if mode == DiskMode::Drain { "drained" } else { "scheduled" }.to_owned(),
-                format!("{:.0}", disk.bytes_per_s / 1e6),
-                format!("{:.0}", us(50.0)),
-                format!("{:.0}", us(99.0)),
-                format!("{:.1}", disk.mean_in_device),
-            ]);
-            Ok::<(f64, f64), ScenarioError>((disk.bytes_per_s, us(99.0)))
-        };
-        let (drained, scheduled) = (run(DiskMode::Drain)?, run(DiskMode::Scheduled)?);
-        least = least.min(scheduled.0 / drained.0);
-        worst = worst.max(scheduled.1 / drained.1);
+        let disk = SimDisk::new(preset.spec.clone(), config.clone());
+        let mut spec = world_of(seed, disk, &CLASSES, jobs);
+        spec.shards = vec![ShardSpec::default(); SHARDS as usize];
+        (spec.warmup_ns, spec.duration_ns) = (S, S);
+        beside.run(&mut course, &[name.to_owned()], spec)?;
     }
-
-    course.outcome.tables.push(table);
-    course.figure("least throughput over drained", least, AtLeast(0.84));
-    course.figure("query: highest p99 over that of the same load drained", worst, AtMost(1.5));
-    Ok(course.outcome)
+    Ok(beside.end(course, 0.84, 1.5))
 }

@@ -18,13 +18,13 @@
 
 use plimsoll_core::{DiskConfig, Op};
 
-use super::super::Target::{AtLeast, AtMost};
-use super::super::support::{Course, MS, S, class_of, config_of, disk_of, four_figures, plain_device, reads, world_of};
-use super::super::{Advance, Outcome, ScenarioError, Table};
+use super::super::support::{Course, MS, S, config_of, four_figures, plain_device, reads, world_of};
+use super::super::{Advance, Outcome, ScenarioError};
+use super::beside::Beside;
 use crate::device::{DeviceSpec, FaultKind, FaultWindow};
 use crate::rng::Rng;
 use crate::workload::{JobSpec, Load};
-use crate::world::{DiskMode, ShardSpec, SimDisk};
+use crate::world::{ShardSpec, SimDisk};
 
 /// Scylla's first classes and shares.
 const CLASSES: [(&str, u32); 4] = [("query", 100), ("compaction", 100), ("repair-read", 20), ("repair-write", 20)];
@@ -35,9 +35,9 @@ const END_NS: u64 = 8 * S;
 
 pub(super) fn held_writes(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
     let mut course = Course::of(8, advance);
-    let mut table = Table::new(
+    let mut beside = Beside::new(
         "4 KiB reads at 2000/s (query) beside 4 x 32 outstanding of 128 KiB on each shard",
-        &["shards", "writes", "mode", "MB/s", "query p50 us", "p99 us", "in device"],
+        &["shards", "writes"],
     );
 
     let figures = four_figures([100_000, 4_000_000_000, 200_000, 4_800_000_000]);
@@ -55,41 +55,17 @@ pub(super) fn held_writes(seed: u64, advance: Advance<'_>) -> Result<Outcome, Sc
         long("repair-write", "repair-write", Op::Write),
     ];
 
-    let (mut least, mut worst) = (f64::MAX, 0.0_f64);
     for shards in [1, 4] {
         for (name, device) in [("never held", &never), ("held", &held)] {
-            let mut run = |mode| {
-                let query = JobSpec { load: Load::poisson(2000.0 / shards as f64), ..reads("query", 1, 4096) };
-                let disk = SimDisk { mode, ..SimDisk::new(device.clone(), config.clone()) };
-                let jobs = [query].into_iter().chain(background.clone()).collect();
-                let mut spec = world_of(seed, disk, &CLASSES, jobs);
-                spec.shards = vec![ShardSpec::default(); shards];
-                (spec.warmup_ns, spec.duration_ns) = (3 * S, END_NS - 3 * S);
-                let report = course.run(&spec)?;
-
-                let (disk, query) = (disk_of(&report)?, &class_of(&report, "query")?.total);
-                let us = |percent: f64| query.percentile(percent) as f64 / 1e3;
-                table.row([
-                    shards.to_string(),
-                    name.to_owned(),
-                    if mode == DiskMode::Drain { "drained" } else { "scheduled" }.to_owned(),
-                    format!("{:.0}", disk.bytes_per_s / 1e6),
-                    format!("{:.0}", us(50.0)),
-                    format!("{:.0}", us(99.0)),
-                    format!("{:.1}", disk.mean_in_device),
-                ]);
-                Ok::<(f64, f64), ScenarioError>((disk.bytes_per_s, us(99.0)))
-            };
-            let (drained, scheduled) = (run(DiskMode::Drain)?, run(DiskMode::Scheduled)?);
-            least = least.min(scheduled.0 / drained.0);
-            worst = worst.max(scheduled.1 / drained.1);
+            let query = JobSpec { load: Load::poisson(2000.0 / shards as f64), ..reads("query", 1, 4096) };
+            let jobs = [query].into_iter().chain(background.clone()).collect();
+            let mut spec = world_of(seed, SimDisk::new(device.clone(), config.clone()), &CLASSES, jobs);
+            spec.shards = vec![ShardSpec::default(); shards];
+            (spec.warmup_ns, spec.duration_ns) = (3 * S, END_NS - 3 * S);
+            beside.run(&mut course, &[shards.to_string(), name.to_owned()], spec)?;
         }
     }
-
-    course.outcome.tables.push(table);
-    course.figure("least throughput over drained", least, AtLeast(0.82));
-    course.figure("query: highest p99 over that of the same load drained", worst, AtMost(0.2));
-    Ok(course.outcome)
+    Ok(beside.end(course, 0.82, 0.2))
 }
 
 /// Returns the holds of one run.
