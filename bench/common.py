@@ -156,7 +156,8 @@ def scatter(points, x_name, y_name, line=(), mark=None):
                          f'<text x="{left - 8}" y="{to_y(y) + 4:.1f}" text-anchor="end">{y:g}</text>')
     if mark:
         parts.append(f'<path d="M{left} {to_y(mark[0]):.1f}H{width - right}" stroke="#888" stroke-dasharray="4 4"/>'
-                     f'<text x="{left + 6}" y="{to_y(mark[0]) - 5:.1f}" fill="#888">{escape(mark[1])}</text>')
+                     f'<text x="{width - right - 6}" y="{to_y(mark[0]) - 5:.1f}" text-anchor="end" fill="#888">'
+                     f'{escape(mark[1])}</text>')
     parts.append(f'<text x="{(left + width - right) / 2}" y="{height - 12}" text-anchor="middle">{escape(x_name)}</text>')
     parts.append(f'<text transform="translate(16 {(top + height - bottom) / 2}) rotate(-90)" text-anchor="middle">'
                  f'{escape(y_name)}</text>')
