@@ -53,5 +53,5 @@ fn threads_that_end_in_a_signal_handler_while_they_wait_hold_no_other() {
     let limit = "classes: [{name: slow, shares: 9, limit_bandwidth: 20M}]\nrules: [{class: slow}]\n";
     let rules = world.file("rules.yaml", limit);
     let output = world.run(&["--disk", &disk, "--rules", &rules], &[&program]);
-    assert_eq!(output.out, "here: 0\nin a child: 0\n", "{}", output.err);
+    assert_eq!(output.out, "here: 0\nin a child: 0\n", "exit code {:?}: {}", output.code, output.err);
 }
