@@ -108,7 +108,7 @@ pub struct DiskConfig {
     /// Depth of the token bucket, and longest device time of a piece.
     pub latency_goal: LatencyGoal,
     /// The window: device time in the device from which on nothing is added; `None`: the closed loop finds it. At most
-    /// the bound: the larger of the effective latency goal and 5 times `unloaded_latency_ns`. The closed loop raises
+    /// the bound: the larger of the effective latency goal and 3 times `unloaded_latency_ns`. The closed loop raises
     /// that bound if measured latencies show that the disk is farther away: [`Disk::bound_ns`].
     pub window_ns: Option<u64>,
     /// The closed loop: follows the disk when it is slower (or, if `scale_max` allows, faster) than its model.

@@ -12,7 +12,7 @@
 //!
 //! # Example
 //! A bound of 750 us, requests of 130 us, an idle disk that answers in 400 us: the window is at least 390 us, and at
-//! most 5 x 400 + 130 = 2130 us.
+//! most 3 x 400 + 130 = 1330 us.
 
 use super::meter::Reading;
 use super::tuning::*;
@@ -20,8 +20,8 @@ use super::{Controller, EventKind, EventReason, Totals};
 
 impl Controller {
     /// Sets the bound: the configured one, or the amount that keeps this disk busy if that is more. By Little's law
-    /// that is the unloaded latency if work spreads evenly. Requests that meet channels at random need
-    /// [`BOUND_UNLOADED`] times as much for 0.9 of the rate. One more request is for those that do not fit in evenly.
+    /// that is the unloaded latency if work spreads evenly. Of channels chosen at random, three requests each keep 0.95
+    /// busy if all services are alike. One more request is for those that do not fit in evenly.
     pub(super) fn set_bound(&mut self) {
         let configured_ns = self.limits.bound_ns.max(1) as f64;
 

@@ -198,9 +198,9 @@ pub(super) const SCALE_TYPICAL: f64 = 32.0;
 /// Relative change of the capacity scale below which there is no event.
 pub(super) const SCALE_REPORT: f64 = 0.05;
 
-/// The bound over the recent requests' unloaded latency. With five requests for each of eight channels, which they meet
-/// at random, the channels keep 0.91 of their rate; with three, four and six 0.86, 0.89 and 0.93.
-pub(crate) const BOUND_UNLOADED: f64 = 5.0;
+/// The bound over the recent requests' unloaded latency. Of channels chosen at random, three requests each keep 0.95
+/// busy if all services are alike.
+pub(crate) const BOUND_UNLOADED: f64 = 3.0;
 /// Elasticity from which on the bound does not hold: of independent channels, two thirds are busy then. And the largest
 /// window then, over the bound.
 pub(super) const BEYOND_ELASTICITY: f64 = 0.35;

@@ -25,7 +25,7 @@ use super::{Dispatch, IoQueue, Mode};
 use crate::request::Op;
 
 /// The time in which no write has come back, from which on writes count as held: in multiples of the bound, which is
-/// five times the latency of an unloaded device or more, and of the usual time of a write.
+/// three times the latency of an unloaded device or more, and of the usual time of a write.
 const HELD_BOUNDS: u64 = 4;
 const HELD_USUAL: u64 = 4;
 

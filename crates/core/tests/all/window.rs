@@ -50,9 +50,9 @@ fn without_guests_there_is_no_overdraft() {
 fn a_far_disk_has_a_larger_window() {
     for (window_ns, unloaded_latency_ns, expected_ns) in [
         (None, 0, 750_000),
-        (None, 150_000, 750_000),
-        (None, 400_000, 2 * MS),
-        (None, 2 * MS, 10 * MS),
+        (None, 200_000, 750_000),
+        (None, 400_000, 1_200_000),
+        (None, 2 * MS, 6 * MS),
         (Some(MS / 10), 2 * MS, MS / 10),
     ] {
         let queue = queue_of(DiskConfig { window_ns, unloaded_latency_ns, ..usual() }, QueueConfig::default());
@@ -215,9 +215,9 @@ fn requests_of_a_small_class_that_overlap_in_the_device_make_room_too() {
 /// bound.
 #[test]
 fn in_an_excursion_the_device_holds_all_that_is_outstanding() {
-    let world = beside_background(160, 0, 4 * KIB);
+    let world = beside_background(100, 0, 4 * KIB);
     let disk = world.queue.disk();
-    let all_ns = 160 * (disk.cost(Op::Read, 64 * KIB).as_ns_ceil() + disk.cost(Op::Write, 64 * KIB).as_ns_ceil());
+    let all_ns = 100 * (disk.cost(Op::Read, 64 * KIB).as_ns_ceil() + disk.cost(Op::Write, 64 * KIB).as_ns_ceil());
     assert!(all_ns > 2 * disk.bound_ns(), "{all_ns}, {}", disk.bound_ns());
     assert!(world.in_flight_max_ns > all_ns / 10 * 9, "{} of {all_ns}", world.in_flight_max_ns);
 }
@@ -227,12 +227,12 @@ fn in_an_excursion_the_device_holds_all_that_is_outstanding() {
 fn excursions_make_nobody_give_way_to_a_latency_target() {
     let disk = DiskConfig { control: ControlConfig::default(), ..usual() };
     let mut world = World::new(queue_of(disk, QueueConfig::default()), 16, 24.0);
-    world.load(100, Op::Read, &[64 * KIB], 160);
-    world.load(100, Op::Write, &[64 * KIB], 160);
+    world.load(100, Op::Read, &[64 * KIB], 100);
+    world.load(100, Op::Write, &[64 * KIB], 100);
     let third = world.load(100, Op::Read, &[4 * KIB], 0);
     world.loads[third].on = false;
-    // An excursion's queue is some 30 ms long, any other far shorter.
-    let latency_target = Some(LatencyTarget { latency_ns: 12 * MS, quantile: 0.99 });
+    // An excursion's queue is 20 ms long, any other shorter than 5 ms.
+    let latency_target = Some(LatencyTarget { latency_ns: 8 * MS, quantile: 0.99 });
     let class = world.loads[third].class;
     world.queue.disk().set_qos(class, Qos { latency_target, ..Qos::default() }).unwrap();
     while world.now_ns < 4 * S {
