@@ -43,7 +43,10 @@ def _end(number, _frame):
 
 def listed(kind):
     """Reader of an argument that is a list with commas."""
-    return lambda text: [kind(part) for part in text.split(",") if part]
+    read = lambda text: [kind(part) for part in text.split(",") if part]
+    # argparse names the reader in its message.
+    read.__name__ = f"list of {kind.__name__}"
+    return read
 
 
 def fio_memory(megabytes):
