@@ -60,7 +60,7 @@ fn open(run: &Run, is_apart: bool) -> Option<OwnGate> {
     let classes = run.handover.make_classes().ok()?;
     let numbers: Vec<Class> = run.handover.classes.iter().filter_map(|form| classes.find(&form.name)).collect();
     let topology = Topology::new(1, classes, vec![run.handover.disk.setup()]).ok()?;
-    let gate = Gate::new(&topology, 0, 0).ok()?;
+    let gate = Gate::holding_signals(&topology, 0, 0).ok()?;
     let is_traced = AtomicBool::new(false);
     if let Some(path) = &run.handover.trace {
         match record(&topology, Path::new(path)) {

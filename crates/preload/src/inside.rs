@@ -12,9 +12,11 @@
 //! whose frame is not that far below was left, and is ended in its place.
 //!
 //! # Limits
-//! A call that was left is ended at the thread's next call, unless that one's frame is far below. The few instructions
-//! that the thread holds a lock of the gate, or has a permit that it has not stored yet, cannot be left without harm. A
-//! program that changes stacks in a signal handler can end a permit too early, which nothing but the charge depends on.
+//! A call that was left is ended at the thread's next call, unless that one's frame is far below. A handler must not
+//! leave, or end its thread with `pthread_exit`, in the few hundred nanoseconds in which the library runs before and
+//! after the system call: libc may abort the process, or a lock stay locked. While a call waits, it may
+//! ([`plimsoll::Gate::holding_signals`]). A program that changes stacks in a signal handler can end a permit too early,
+//! which nothing but the charge depends on.
 
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;

@@ -29,6 +29,7 @@ use crate::class::Class;
 use crate::queues::DiskQueue;
 use crate::sys::clock::now_ns;
 use crate::sys::rusage::thread_has_seccomp_filter;
+use crate::sys::signals::Held;
 use crate::topology::Topology;
 
 /// What a thread has at a gate while it sleeps or reads /proc, in case it never comes back from there.
@@ -59,18 +60,25 @@ pub(super) struct Inner {
     disk: u16,
     /// Whether the thread that made the gate had a seccomp filter.
     pub(super) had_filter: bool,
+    holds_signals: bool,
     state: Mutex<State>,
 }
 
 impl Inner {
-    pub(super) fn new(topology: &Topology, shard: u16, disk: u16) -> Result<Arc<Inner>, GateStartError> {
+    pub(super) fn new(
+        topology: &Topology,
+        shard: u16,
+        disk: u16,
+        holds_signals: bool,
+    ) -> Result<Arc<Inner>, GateStartError> {
         let queue = queue_in_place_of(topology, shard, disk)?;
         let state = State::new(queue, topology.recorder(), shard, disk);
         let had_filter = thread_has_seccomp_filter();
-        let gate = Arc::new(Inner { topology: topology.clone(), shard, disk, had_filter, state: Mutex::new(state) });
+        let (topology, state) = (topology.clone(), Mutex::new(state));
+        let gate = Arc::new(Inner { topology, shard, disk, had_filter, holds_signals, state });
         gate.follow(&mut gate.lock(), now_ns());
         #[cfg(feature = "metrics")]
-        topology.add_gate(Arc::<Inner>::downgrade(&gate));
+        gate.topology.add_gate(Arc::<Inner>::downgrade(&gate));
         Ok(gate)
     }
 
@@ -102,6 +110,14 @@ impl Inner {
             }
             return Ok(self.keep_while(admitted, || lateness::read_before(now_ns, self.had_filter)).0);
         }
+
+        let mut held = None;
+        if self.holds_signals {
+            // Not while the lock is held: a system call takes longer than all that is done under it.
+            drop(state);
+            held = self.hold_signals();
+            state = self.lock();
+        }
         let key = match state.queue_call(now_ns, call) {
             Ok(key) => key,
             Err(error) => {
@@ -113,10 +129,20 @@ impl Inner {
         };
         AT_GATE.set(Some((self.address(), AtGate::Waits(key))));
         let unwound = Unwound(self);
-        let admitted = self.wait(state, now_ns, key, until_ns);
+        let admitted = self.wait(state, now_ns, key, until_ns, held.as_ref());
+        if !matches!(admitted, Ok(Some(_))) {
+            // The key may be another call's by now.
+            AT_GATE.set(None);
+        }
+        // A handler may end the thread here.
+        drop(held);
         std::mem::forget(unwound);
         AT_GATE.set(None);
         admitted
+    }
+
+    fn hold_signals(&self) -> Option<Held> {
+        self.holds_signals.then(Held::new)
     }
 
     fn address(&self) -> usize {
@@ -141,6 +167,7 @@ impl Inner {
         mut now_ns: u64,
         key: usize,
         until_ns: Option<u64>,
+        held: Option<&Held>,
     ) -> Result<Option<Admitted>, GateError> {
         let mut parker: Option<Arc<Parker>> = None;
         loop {
@@ -174,7 +201,7 @@ impl Inner {
             let keeps_until_ns = self.release(state, now_ns, Some(key));
             let latest_ns = keeps_until_ns.unwrap_or(now_ns.saturating_add(OVERDUE_NS));
             let wakes_ns = Some(until_ns.map_or(latest_ns, |until_ns| until_ns.min(latest_ns)));
-            parker.wait(wakes_ns);
+            parker.wait(wakes_ns, held);
 
             now_ns = crate::sys::clock::now_ns();
             state = self.lock();
@@ -187,6 +214,7 @@ impl Inner {
     /// Withdraws or ends the call that the calling thread had here when it left the gate by a jump.
     pub(super) fn withdraw_left(&self) {
         let (now_ns, result) = (now_ns(), Err(libc::ECANCELED));
+        let _held = self.hold_signals();
         let mut state = self.lock();
         // Under the lock, so that another jump loses it only if it keeps the lock, too.
         let left = match AT_GATE.take() {
@@ -222,6 +250,8 @@ impl Inner {
 
     /// Ends a call whose thread was late by `late_ns`.
     fn leave_late(&self, now_ns: u64, late_ns: u64, admitted: Admitted, result: Result<u32, i32>) -> Passed {
+        // If this call has waited, others probably wait.
+        let _held = if matches!(admitted, Admitted::Queued(_)) { self.hold_signals() } else { None };
         let mut state = self.lock();
         let passed = match admitted {
             Admitted::Alone(piece) => state.end_alone(now_ns, late_ns, piece, result),

@@ -33,6 +33,7 @@ mod real {
     use rustix::time::Timespec;
 
     use crate::sys::clock::until;
+    use crate::sys::signals::Held;
 
     #[derive(Default)]
     pub(in crate::gate) struct Parker(AtomicU32);
@@ -51,8 +52,11 @@ mod real {
             self.0.store(0, Release);
         }
 
-        /// Sleeps until the thread is called, or until `until_ns` on the system's monotonic clock.
-        pub(in crate::gate) fn wait(&self, until_ns: Option<u64>) {
+        /// Sleeps until the thread is called, or until `until_ns` on the system's monotonic clock. Signals that are
+        /// held back come in meanwhile.
+        // Not inlined: nothing here is dropped, so a handler that ends the thread can unwind from any instruction.
+        #[inline(never)]
+        pub(in crate::gate) fn wait(&self, until_ns: Option<u64>, held: Option<&Held>) {
             if self.0.load(Acquire) != 0 {
                 return;
             }
@@ -60,8 +64,14 @@ mod real {
                 let (seconds, rest_ns) = until(at_ns);
                 Timespec { tv_sec: i64::try_from(seconds).unwrap_or(i64::MAX), tv_nsec: rest_ns.into() }
             });
+            if let Some(held) = held {
+                held.let_in();
+            }
             // Ended by a call, a signal or the timeout: the caller checks its call again.
             let _ = futex::wait(&self.0, futex::Flags::PRIVATE, 0, left.as_ref());
+            if let Some(held) = held {
+                held.hold();
+            }
         }
     }
 }
@@ -70,6 +80,8 @@ mod real {
 mod looms {
     use loom::sync::Condvar;
     pub(in crate::gate) use loom::sync::{Mutex, MutexGuard};
+
+    use crate::sys::signals::Held;
 
     #[derive(Default)]
     pub(in crate::gate) struct Parker {
@@ -92,7 +104,7 @@ mod looms {
             *self.is_called.lock().expect("not poisoned") = false;
         }
 
-        pub(in crate::gate) fn wait(&self, _until_ns: Option<u64>) {
+        pub(in crate::gate) fn wait(&self, _until_ns: Option<u64>, _held: Option<&Held>) {
             let mut is_called = self.is_called.lock().expect("not poisoned");
             while !*is_called {
                 is_called = self.changed.wait(is_called).expect("not poisoned");

@@ -300,3 +300,39 @@ fn an_operation_that_moves_no_bytes_is_one_call() {
         assert_eq!((moved.unwrap(), calls), (len_bytes, vec![(0, len_bytes)]), "{op:?}");
     }
 }
+
+#[test]
+fn a_gate_that_holds_signals_delivers_them_while_the_thread_sleeps() {
+    static SEEN: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn note(_: libc::c_int) {
+        SEEN.fetch_add(1, SeqCst);
+    }
+    let setup = DiskSetup { mode: DiskMode::Depth { max_io_requests: 1 }, ..DiskSetup::unlimited() };
+    let topology = Topology::new(1, Classes::new(), vec![setup]).expect("one disk");
+    let gate = Gate::holding_signals(&topology, 0, 0).expect("its shard is free");
+    // SAFETY: the handler only adds to an atomic number.
+    unsafe { libc::signal(libc::SIGURG, note as *const () as libc::sighandler_t) };
+    let held = gate.enter(Class::DEFAULT, Op::Read, 4096).unwrap();
+    thread::scope(|scope| {
+        let (send, receive) = channel();
+        let gate = &gate;
+        scope.spawn(move || {
+            // SAFETY: the call has no precondition.
+            send.send(unsafe { libc::pthread_self() }).unwrap();
+            drop(gate.enter(Class::DEFAULT, Op::Read, 4096).unwrap());
+        });
+        let waiting = receive.recv().unwrap();
+        waits(gate, Class::DEFAULT, 1);
+        for seen in 1..=3 {
+            // SAFETY: the thread cannot end while its call waits.
+            assert_eq!(unsafe { libc::pthread_kill(waiting, libc::SIGURG) }, 0);
+            while SEEN.load(SeqCst) < seen {
+                thread::yield_now();
+            }
+        }
+        assert_eq!(gate.class_stats(Class::DEFAULT).unwrap().queued, 1);
+        drop(held);
+    });
+    let stats = gate.class_stats(Class::DEFAULT).unwrap();
+    assert_eq!((stats.read.requests, stats.queued, stats.in_flight), (2, 0, 0));
+}

@@ -23,6 +23,7 @@ pub mod diskstats;
 pub mod mounts;
 pub mod pin;
 pub mod rusage;
+pub(crate) mod signals;
 pub mod statfs;
 pub mod submission;
 pub mod sysfs;
