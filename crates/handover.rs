@@ -31,7 +31,7 @@ pub(crate) const VARIABLE: &str = "PLIMSOLL_RUN";
 /// Name of the file in memory, which shows in the link that [`VARIABLE`] names.
 pub(crate) const FILE_NAME: &str = "plimsoll-run";
 /// Of this form and of the layout of the counters.
-pub(crate) const VERSION: &str = concat!("8 ", env!("CARGO_PKG_VERSION"));
+pub(crate) const VERSION: &str = concat!("9 ", env!("CARGO_PKG_VERSION"));
 /// Where the counters begin in the file: before it is room for the JSON.
 pub(crate) const COUNTERS_AT: usize = 1 << 20;
 /// Rules at the most: a bit of a word for each, and one for what none matches.
@@ -365,6 +365,10 @@ pub(crate) struct CallSlot {
     pub(crate) errno: AtomicU32,
     pub(crate) moved_bytes: AtomicU32,
     pub(crate) offset_bytes: AtomicU64,
+    /// When the call's thread learned that it is admitted, on the monotonic clock, in nanoseconds.
+    pub(crate) began_ns: AtomicU64,
+    /// When the call ended.
+    pub(crate) ended_ns: AtomicU64,
 }
 
 /// What is counted, for all processes of a run.
@@ -376,12 +380,16 @@ pub(crate) struct Counters {
     pub(crate) housekeeper: AtomicU32,
     /// Processes that loaded the library.
     pub(crate) processes: AtomicU32,
-    /// Changes when a thread has taken a slot; the process with the gate sleeps on it.
+    /// Changes when the housekeeper has something to do, which sleeps on it.
     pub(crate) bell: AtomicU32,
+    /// 1 while the thread that serves the slots sleeps on it.
+    pub(crate) server_sleeps: AtomicU32,
     /// Number of the highest slot ever taken, plus 1.
     pub(crate) slots_used: AtomicU32,
     /// Last sign of life of the process with the gate, on the monotonic clock, in nanoseconds.
     pub(crate) alive_ns: AtomicU64,
+    /// Slots whose state has changed, as bits.
+    pub(crate) rung: [AtomicU64; SLOTS / 64],
     pub(crate) slots: [CallSlot; SLOTS],
     /// The tokens that are left to the next gate, as `Disk::merge_tokens` describes them.
     pub(crate) tokens_until: [AtomicU64; BUCKETS_OF_TOKENS_MAX],

@@ -51,6 +51,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod agent;
 mod inner;
 mod lateness;
 #[cfg(all(plimsoll_loom, test))]
@@ -73,6 +74,7 @@ use crate::backend::explained;
 use crate::class::Class;
 use crate::sys::clock::now_ns;
 use crate::topology::Topology;
+pub use agent::Agent;
 use inner::Inner;
 use state::Admitted;
 
@@ -254,6 +256,11 @@ impl Gate {
         Ok(admitted.map(|admitted| Permit { gate: &self.0, admitted: Some(admitted) }))
     }
 
+    /// Returns an agent, which enters on behalf of threads that cannot. `ring` wakes the thread that has the agent.
+    pub fn agent(&self, ring: impl Fn() + Send + Sync + 'static) -> Agent<'_> {
+        Agent::new(&self.0, Box::new(ring))
+    }
+
     /// Withdraws the call for which the calling thread has waited at this gate if it has left the wait by a jump from a
     /// signal handler (`siglongjmp`), which runs no destructors. Otherwise does nothing.
     pub fn withdraw_left(&self) {
@@ -364,6 +371,13 @@ impl Permit<'_> {
     /// Ends the call, which moved this many bytes or failed with this error number. Returns how long it took.
     pub fn end(mut self, result: Result<u32, i32>) -> Passed {
         self.admitted.take().map_or(Passed::default(), |admitted| self.gate.leave(admitted, result))
+    }
+
+    /// Ends a call that another thread has made, from `began_ns` to `ended_ns` by [`sys::clock`](crate::sys::clock). What
+    /// passed before and after is not the disk's time.
+    pub fn end_for_other(mut self, result: Result<u32, i32>, began_ns: u64, ended_ns: u64) -> Passed {
+        let end = |admitted| self.gate.leave_for_other(admitted, result, began_ns, ended_ns);
+        self.admitted.take().map_or(Passed::default(), end)
     }
 }
 

@@ -66,7 +66,7 @@ pub mod trace;
 pub use backend::OpenOptions;
 pub use class::{Class, ClassError, ClassInfo, Classes};
 pub use file::SharedFile;
-pub use gate::{Call, Gate, GateError, GateStartError, Passed, Permit};
+pub use gate::{Agent, Call, Gate, GateError, GateStartError, Passed, Permit};
 pub use handle::Handle;
 pub use open_file::File;
 pub use plimsoll_core as core;

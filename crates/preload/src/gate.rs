@@ -31,6 +31,14 @@ pub(crate) struct OwnGate {
     pub(crate) is_traced: AtomicBool,
 }
 
+#[cfg(test)]
+impl OwnGate {
+    pub(crate) fn of(gate: Gate) -> OwnGate {
+        let (control, is_traced) = (OnceLock::new(), AtomicBool::new(false));
+        OwnGate { gate, classes: vec![Class::DEFAULT], control, is_apart: false, is_traced }
+    }
+}
+
 /// Returns the gate, if this process has it.
 #[inline]
 pub(crate) fn own() -> Option<&'static OwnGate> {

@@ -1,25 +1,22 @@
-//! The threads of the process that has the gate, which use it on behalf of the other processes.
+//! The thread that keeps house in the process that has the gate.
 //!
 //! # How it works
-//! The housekeeper ([`keep_house`]) makes the gate, records at each [`TICK`] that the process is alive, frees the slots
-//! of processes that have died, and ends the permits of those and of stopped ones. It also writes the trace. For each
-//! slot it starts one thread ([`serve`]), which waits at the gate on behalf of the thread that has the slot, and keeps
-//! the permit until the call has ended.
+//! The housekeeper makes the gate, records at each [`TICK`] that the process is alive, frees the slots of processes that
+//! have died, and ends the permits of those and of stopped ones. It also writes the trace. When the first slot is taken,
+//! it starts the thread that serves them (`server`).
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use plimsoll::sys::clock::now_ns;
-use plimsoll::{Call, Class, Permit};
 
-use crate::gate::{self, OwnGate};
-use crate::handover::{CallSlot, Counters, Kind, SLOTS};
-use crate::slots::{self, ADMITTED, ASKED, ASKED_AGAIN, ENDED, FREE, REFUSED, TICK, sleep, wake};
-use crate::{apart, fds, state};
+use crate::handover::{CallSlot, Counters};
+use crate::slots::{self, ADMITTED, ASKED, ASKED_AGAIN, REFUSED, TICK, sleep, wake};
+use crate::{apart, fds, gate, server, state};
 
-/// Bytes of stack of a thread at a slot. They include the program's thread-local variables.
-const STACK_BYTES: usize = 256 << 10;
+/// Bytes of stack of the server. They include the program's thread-local variables.
+const SERVER_STACK_BYTES: usize = 256 << 10;
 /// Bytes of stack of the housekeeper, which makes the gate.
 const HOUSEKEEPER_STACK_BYTES: usize = 1 << 20;
 /// Interval at which the housekeeper writes a trace.
@@ -90,7 +87,7 @@ fn wait_for(word: &AtomicU32, value: u32, until_ns: u64) {
 
 /// Does the housekeeper's work until the process gives up the gate.
 fn keep_house(counters: &'static Counters) {
-    let mut is_served = vec![false; SLOTS];
+    let mut is_served = false;
     let mut swept_ns = 0;
     loop {
         let bell = counters.bell.load(Acquire);
@@ -103,13 +100,11 @@ fn keep_house(counters: &'static Counters) {
             wake(&TRACE_END);
         }
 
-        for (slot, is_served) in counters.slots[..slots::used(counters)].iter().zip(&mut is_served) {
-            if *is_served || slot.pid.load(Acquire) == 0 {
-                continue;
-            }
-            *is_served = apart::spawn(c"plimsoll-slot", STACK_BYTES, move || serve(slot));
-            if !*is_served {
-                refuse(slot);
+        let used = slots::used(counters);
+        if used > 0 && !is_served {
+            is_served = apart::spawn(c"plimsoll-server", SERVER_STACK_BYTES, move || server::serve(counters));
+            if !is_served {
+                counters.slots[..used].iter().for_each(refuse);
             }
         }
 
@@ -122,8 +117,8 @@ fn keep_house(counters: &'static Counters) {
     }
 }
 
-/// Refuses the call at a slot that has no thread here. No permit of an earlier call at the slot is left: that call was
-/// admitted by a process that had the gate before.
+/// Refuses the call at a slot, because the server could not be started. No permit of an earlier call at the slot is left:
+/// that call was admitted by a process that had the gate before.
 fn refuse(slot: &CallSlot) {
     for state in [ASKED, ASKED_AGAIN] {
         if slot.state.compare_exchange(state, REFUSED, AcqRel, Relaxed).is_ok() {
@@ -136,7 +131,7 @@ fn refuse(slot: &CallSlot) {
 /// but they may say so only in hours.
 fn sweep(counters: &Counters) {
     let mut alive = 0;
-    for slot in &counters.slots[..slots::used(counters)] {
+    for (number, slot) in counters.slots[..slots::used(counters)].iter().enumerate() {
         let pid = slot.pid.load(Relaxed);
         if pid == 0 {
             continue;
@@ -147,7 +142,7 @@ fn sweep(counters: &Counters) {
         }
         alive = pid;
         if slot.state.load(Acquire) == ADMITTED && is_stopped(pid) {
-            slots::end(slot, ADMITTED);
+            slots::end(counters, number, ADMITTED);
         }
     }
 }
@@ -159,49 +154,13 @@ fn is_stopped(pid: u32) -> bool {
     matches!(state, Some(b'T' | b't'))
 }
 
-/// Enters the gate on behalf of the thread that has `slot`, until the process gives up the gate.
-fn serve(slot: &'static CallSlot) {
-    let mut permit: Option<Permit<'static>> = None;
-    while let Some(own) = gate::own() {
-        let seen = slot.state.load(Acquire);
-        if seen != ADMITTED
-            && let Some(permit) = permit.take()
-        {
-            let errno = slot.errno.load(Relaxed) as i32;
-            permit.end(if errno == 0 { Ok(slot.moved_bytes.load(Relaxed)) } else { Err(errno) });
-        }
-        match seen {
-            ENDED => drop(slot.state.compare_exchange(ENDED, FREE, AcqRel, Relaxed)),
-            ASKED_AGAIN => drop(slot.state.compare_exchange(ASKED_AGAIN, ASKED, AcqRel, Relaxed)),
-            ASKED => permit = admit(own, slot),
-            _ => sleep(&slot.state, seen, None),
-        }
-    }
-}
-
-/// Waits at the gate for the call at `slot`, and answers the call. Returns the permit, unless the call was withdrawn.
-fn admit(own: &'static OwnGate, slot: &CallSlot) -> Option<Permit<'static>> {
-    let kind = Kind::ALL.get(slot.kind.load(Relaxed) as usize).copied().unwrap_or(Kind::Read);
-    let class = own.classes.get(slot.class.load(Relaxed) as usize).copied().unwrap_or(Class::DEFAULT);
-    let (len_bytes, offset_bytes) = (slot.len_bytes.load(Relaxed), slot.offset_bytes.load(Relaxed));
-    let call = Call { class, op: kind.op(), len_bytes, offset_bytes, file: 0 };
-
-    let permit = own.gate.enter_for(call).ok();
-    if let Some(permit) = &permit {
-        slot.admitted_bytes.store(permit.len_bytes(), Relaxed);
-    }
-    let answer = if permit.is_some() { ADMITTED } else { REFUSED };
-    let is_told = slot.state.compare_exchange(ASKED, answer, AcqRel, Relaxed).is_ok();
-    wake(&slot.state);
-    permit.filter(|_| is_told)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slots::{ENDED, FREE};
 
     #[test]
-    fn a_call_that_waits_at_a_desk_without_a_thread_is_refused() {
+    fn a_call_that_waits_at_a_slot_that_is_not_served_is_refused() {
         let slot = CallSlot::default();
         for (before, after) in [
             (FREE, FREE),

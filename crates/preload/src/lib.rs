@@ -8,7 +8,7 @@
 //! The library defines `read`, `pwrite`, `fsync` and related functions, which the dynamic linker prefers to libc's.
 //! Each looks up its descriptor in a table (`fds`). A call on an unmanaged file continues at once. For the rest, rules
 //! choose the class (`rules`), and the call goes through [`plimsoll::Gate`] (`passage`). One process of a run has the
-//! gate (`gate`); the others use it through slots (`route`, `slots`, `housekeeper`). Counters and slots are in memory
+//! gate (`gate`); the others use it through slots (`route`, `slots`, `server`). Counters and slots are in memory
 //! that these processes and the command share.
 //!
 //! # Limits
@@ -44,6 +44,7 @@ mod readable;
 mod real;
 mod route;
 mod rules;
+mod server;
 mod slots;
 mod state;
 mod transfers;

@@ -98,13 +98,9 @@ impl Inner {
     /// Waits until `call` is admitted. Returns `None` after `until_ns`.
     pub(super) fn enter(&self, call: &Call, until_ns: Option<u64>) -> Result<Option<Admitted>, GateError> {
         let now_ns = now_ns();
-        let mut state = self.lock();
-        if state.is_behind(&self.topology) {
-            self.follow(&mut state, now_ns);
-        }
-        if let Some(piece) = state.admit_alone(now_ns, call) {
+        let (mut state, alone) = self.admit_alone(now_ns, call);
+        if let Some(admitted) = alone {
             drop(state);
-            let admitted = Admitted::Alone(piece);
             if !lateness::may_read_before() {
                 return Ok(Some(admitted));
             }
@@ -118,15 +114,7 @@ impl Inner {
             held = self.hold_signals();
             state = self.lock();
         }
-        let key = match state.queue_call(now_ns, call) {
-            Ok(key) => key,
-            Err(error) => {
-                // The queue may have looked for the class among new ones, and ended the calls of removed ones.
-                self.run(&mut state, now_ns);
-                self.release(state, now_ns, None);
-                return Err(error);
-            }
-        };
+        let (state, key) = self.queue(state, now_ns, call)?;
         AT_GATE.set(Some((self.address(), AtGate::Waits(key))));
         let unwound = Unwound(self);
         let admitted = self.wait(state, now_ns, key, until_ns, held.as_ref());
@@ -139,6 +127,34 @@ impl Inner {
         std::mem::forget(unwound);
         AT_GATE.set(None);
         admitted
+    }
+
+    /// Locks the gate, and admits `call` if no other is ahead.
+    pub(super) fn admit_alone(&self, now_ns: u64, call: &Call) -> (MutexGuard<'_, State>, Option<Admitted>) {
+        let mut state = self.lock();
+        if state.is_behind(&self.topology) {
+            self.follow(&mut state, now_ns);
+        }
+        let alone = state.admit_alone(now_ns, call).map(Admitted::Alone);
+        (state, alone)
+    }
+
+    /// Queues `call`, and returns its key.
+    pub(super) fn queue<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        now_ns: u64,
+        call: &Call,
+    ) -> Result<(MutexGuard<'a, State>, usize), GateError> {
+        match state.queue_call(now_ns, call) {
+            Ok(key) => Ok((state, key)),
+            Err(error) => {
+                // The queue may have looked for the class among new ones, and ended the calls of removed ones.
+                self.run(&mut state, now_ns);
+                self.release(state, now_ns, None);
+                Err(error)
+            }
+        }
     }
 
     fn hold_signals(&self) -> Option<Held> {
@@ -178,7 +194,7 @@ impl Inner {
                 return Ok(Some(Admitted::Queued(admitted)));
             }
 
-            if state.calls.get(key).is_none_or(|entry| entry.is_stopped) {
+            if state.is_stopped(key) {
                 state.forget(key);
                 self.release(state, now_ns, None);
                 return Err(GateError::ClassRemoved);
@@ -225,10 +241,7 @@ impl Inner {
         match left {
             AtGate::Admitted(Admitted::Alone(piece)) => drop(state.end_alone(now_ns, 0, piece, result)),
             AtGate::Admitted(Admitted::Queued(call)) => drop(state.end(now_ns, 0, call.key, result)),
-            AtGate::Waits(key) if state.admitted(key, now_ns).is_some() => {
-                state.end(now_ns, 0, key, result);
-            }
-            AtGate::Waits(key) => state.give_up(key, now_ns),
+            AtGate::Waits(key) => state.withdraw(key, now_ns),
         }
         self.run(&mut state, now_ns);
         self.release(state, now_ns, None);
@@ -239,6 +252,8 @@ impl Inner {
         let now_ns = now_ns();
         let times_ns = admitted.times_ns();
         let late_ns = || lateness::late_after(times_ns, now_ns, self.had_filter);
+        // If this call has waited, others probably wait.
+        let _held = if matches!(admitted, Admitted::Queued(_)) { self.hold_signals() } else { None };
         if !lateness::may_read_after(times_ns, now_ns) {
             return self.leave_late(now_ns, late_ns(), admitted, result);
         }
@@ -248,10 +263,25 @@ impl Inner {
         }
     }
 
+    /// Ends a call that another thread has made from `began_ns` to `ended_ns`. Times that cannot be are the nearest ones
+    /// that can.
+    pub(super) fn leave_for_other(
+        &self,
+        admitted: Admitted,
+        result: Result<u32, i32>,
+        began_ns: u64,
+        ended_ns: u64,
+    ) -> Passed {
+        let (dispatched_ns, _) = admitted.times_ns();
+        let now_ns = now_ns().max(dispatched_ns);
+        let ended_ns = ended_ns.clamp(dispatched_ns, now_ns);
+        let began_ns = began_ns.clamp(dispatched_ns, ended_ns);
+        let late_ns = (began_ns - dispatched_ns) + (now_ns - ended_ns);
+        self.leave_late(now_ns, late_ns, admitted, result)
+    }
+
     /// Ends a call whose thread was late by `late_ns`.
     fn leave_late(&self, now_ns: u64, late_ns: u64, admitted: Admitted, result: Result<u32, i32>) -> Passed {
-        // If this call has waited, others probably wait.
-        let _held = if matches!(admitted, Admitted::Queued(_)) { self.hold_signals() } else { None };
         let mut state = self.lock();
         let passed = match admitted {
             Admitted::Alone(piece) => state.end_alone(now_ns, late_ns, piece, result),
@@ -278,7 +308,7 @@ impl Inner {
     /// Admits the calls that may go now, and applies changes of classes and mode. Checks for changes after the queue has
     /// run: if another shard has applied one to the disk meanwhile, the queue has ended the calls of removed classes, and
     /// their threads must learn of it.
-    fn run(&self, state: &mut State, now_ns: u64) {
+    pub(super) fn run(&self, state: &mut State, now_ns: u64) {
         state.run(now_ns);
         while state.is_behind(&self.topology) {
             self.follow(state, now_ns);
@@ -288,7 +318,7 @@ impl Inner {
 
     /// Releases the lock and wakes the threads that were called. If the thread of `key`, which is about to sleep, keeps
     /// the time, returns until when.
-    fn release(&self, mut state: MutexGuard<'_, State>, now_ns: u64, key: Option<usize>) -> Option<u64> {
+    pub(super) fn release(&self, mut state: MutexGuard<'_, State>, now_ns: u64, key: Option<usize>) -> Option<u64> {
         state.appoint_timekeeper(now_ns, key);
         let keeps = state.keeper.filter(|keeper| Some(keeper.key) == key).map(|keeper| keeper.until_ns);
         let to_wake = std::mem::take(&mut state.to_wake);

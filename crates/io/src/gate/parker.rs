@@ -6,7 +6,8 @@
 //! # How it works
 //! One word per wait: 0, or 1 if its thread is called. The caller sets the word under the gate's lock
 //! ([`Parker::call`]) and wakes the thread after releasing it ([`Parker::wake`]). The thread clears the word under the
-//! lock ([`Parker::quiet`]) before it releases the lock to sleep, and the futex sleeps only while the word is 0.
+//! lock ([`Parker::quiet`]) before it releases the lock to sleep, and the futex sleeps only while the word is 0. A thread
+//! that sleeps elsewhere ([`Agent`](super::Agent)) has one word for all its calls, and a function that wakes it.
 //!
 //! # Limits
 //! A wait allocates its word. A thread-local one would have a destructor, for whose registration a thread waits while
@@ -23,6 +24,9 @@ pub(super) use looms::*;
 #[cfg(not(all(plimsoll_loom, test)))]
 pub(super) use real::*;
 
+/// Wakes the thread of an agent, wherever it sleeps.
+pub(super) type Ring = Box<dyn Fn() + Send + Sync>;
+
 #[cfg(not(all(plimsoll_loom, test)))]
 mod real {
     use std::sync::atomic::AtomicU32;
@@ -32,24 +36,39 @@ mod real {
     use rustix::thread::futex;
     use rustix::time::Timespec;
 
+    use super::Ring;
     use crate::sys::clock::until;
     use crate::sys::signals::Held;
 
     #[derive(Default)]
-    pub(in crate::gate) struct Parker(AtomicU32);
+    pub(in crate::gate) struct Parker {
+        word: AtomicU32,
+        ring: Option<Ring>,
+    }
 
     impl Parker {
+        pub(in crate::gate) fn with_ring(ring: Ring) -> Parker {
+            Parker { word: AtomicU32::new(0), ring: Some(ring) }
+        }
+
         pub(in crate::gate) fn call(&self) {
-            self.0.store(1, Release);
+            self.word.store(1, Release);
         }
 
         pub(in crate::gate) fn wake(&self) {
-            // This cannot fail: the word exists.
-            let _ = futex::wake(&self.0, futex::Flags::PRIVATE, 1);
+            match &self.ring {
+                Some(ring) => ring(),
+                // This cannot fail: the word exists.
+                None => drop(futex::wake(&self.word, futex::Flags::PRIVATE, 1)),
+            }
         }
 
         pub(in crate::gate) fn quiet(&self) {
-            self.0.store(0, Release);
+            self.word.store(0, Release);
+        }
+
+        pub(in crate::gate) fn is_called(&self) -> bool {
+            self.word.load(Acquire) != 0
         }
 
         /// Sleeps until the thread is called, or until `until_ns` on the system's monotonic clock. Signals that are
@@ -57,7 +76,7 @@ mod real {
         // Not inlined: nothing here is dropped, so a handler that ends the thread can unwind from any instruction.
         #[inline(never)]
         pub(in crate::gate) fn wait(&self, until_ns: Option<u64>, held: Option<&Held>) {
-            if self.0.load(Acquire) != 0 {
+            if self.is_called() {
                 return;
             }
             let left = until_ns.map(|at_ns| {
@@ -68,7 +87,7 @@ mod real {
                 held.let_in();
             }
             // Ended by a call, a signal or the timeout: the caller checks its call again.
-            let _ = futex::wait(&self.0, futex::Flags::PRIVATE, 0, left.as_ref());
+            let _ = futex::wait(&self.word, futex::Flags::PRIVATE, 0, left.as_ref());
             if let Some(held) = held {
                 held.hold();
             }
@@ -90,6 +109,14 @@ mod looms {
     }
 
     impl Parker {
+        pub(in crate::gate) fn with_ring(_ring: super::Ring) -> Parker {
+            Parker::default()
+        }
+
+        pub(in crate::gate) fn is_called(&self) -> bool {
+            *self.is_called.lock().expect("not poisoned")
+        }
+
         pub(in crate::gate) fn call(&self) {
             *self.is_called.lock().expect("not poisoned") = true;
         }

@@ -303,12 +303,25 @@ impl State {
         Some(InTurn { key, len_bytes: pieces.len_bytes(), dispatched_ns, began_ns: now_ns })
     }
 
+    /// Returns whether the call under `key` has ended because its class was removed.
+    pub(super) fn is_stopped(&self, key: usize) -> bool {
+        self.calls.get(key).is_none_or(|entry| entry.is_stopped)
+    }
+
     pub(super) fn forget(&mut self, key: usize) {
         self.keeper = self.keeper.filter(|keeper| keeper.key != key);
         let _ = self.calls.try_remove(key);
     }
 
-    /// Withdraws the call under `key`.
+    /// Withdraws the call under `key`, or ends it if it is admitted, as one that has failed.
+    pub(super) fn withdraw(&mut self, key: usize, now_ns: u64) {
+        match self.admitted(key, now_ns) {
+            Some(_) => drop(self.end(now_ns, 0, key, Err(libc::ECANCELED))),
+            None => self.give_up(key, now_ns),
+        }
+    }
+
+    /// Withdraws the call under `key`, which waits.
     pub(super) fn give_up(&mut self, key: usize, now_ns: u64) {
         if let Some(entry) = self.calls.get(key) {
             let (id, call, number) = (entry.id, entry.call, entry.number);

@@ -1,5 +1,6 @@
 //! Threads at a gate.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 use std::thread;
@@ -9,11 +10,12 @@ use plimsoll_core::{
     CostForm, CostModel, DiskConfig, FourFigures, LatencyGoal, LatencyTarget, Limits, Op, Qos, Rate, Reservation,
 };
 
-use super::{Gate, GateError, GateStartError};
+use super::{Agent, Call, Gate, GateError, GateStartError, Permit};
 use crate::backend::choose::BackendKind;
 use crate::backend::error_number;
 use crate::class::{Class, Classes};
 use crate::reactor::Reactor;
+use crate::sys::clock::now_ns;
 use crate::topology::{DiskMode, DiskSetup, Topology};
 
 pub(super) fn gate_of(setup: DiskSetup) -> Gate {
@@ -335,4 +337,108 @@ fn a_gate_that_holds_signals_delivers_them_while_the_thread_sleeps() {
     });
     let stats = gate.class_stats(Class::DEFAULT).unwrap();
     assert_eq!((stats.read.requests, stats.queued, stats.in_flight), (2, 0, 0));
+}
+
+fn read_of(class: Class) -> Call {
+    Call { class, op: Op::Read, len_bytes: 4096, offset_bytes: 0, file: 0 }
+}
+
+/// Polls, and returns the tokens of the calls that are over, with their permits or errors.
+fn polled<'a>(agent: &mut Agent<'a>) -> (Vec<u64>, Vec<Result<Permit<'a>, GateError>>) {
+    let mut over = Vec::new();
+    agent.poll(|token, permit| over.push((token, permit)));
+    over.into_iter().unzip()
+}
+
+#[test]
+fn an_agent_waits_for_many_and_is_rung_for() {
+    let gate = deep(2);
+    let rings = Arc::new(AtomicU32::new(0));
+    let ring = Arc::clone(&rings);
+    let mut agent = gate.agent(move || {
+        ring.fetch_add(1, SeqCst);
+    });
+    let call = read_of(Class::DEFAULT);
+    let own = gate.enter(Class::DEFAULT, Op::Read, 4096).unwrap();
+    for token in 0..=3 {
+        assert!(agent.ask(&call, token).unwrap().is_none());
+    }
+    let (tokens, mut first) = polled(&mut agent);
+    assert_eq!(tokens, [0]);
+    assert!(!agent.is_called());
+
+    // Another thread ends its call, which admits one of the agent's.
+    drop(own);
+    assert!(agent.is_called() && rings.load(SeqCst) > 0);
+    let (tokens, second) = polled(&mut agent);
+    assert_eq!(tokens, [1]);
+    assert!(!agent.is_called());
+
+    agent.withdraw(2);
+    agent.withdraw(7);
+    let now_ns = now_ns();
+    first.remove(0).unwrap().end_for_other(Ok(4096), now_ns, now_ns);
+    assert_eq!(polled(&mut agent).0, [3]);
+    assert!(agent.poll(|_, _| panic!("nothing waits")).is_none());
+    drop(second);
+    let stats = gate.class_stats(Class::DEFAULT).unwrap();
+    assert_eq!((stats.read.requests, stats.queued, stats.in_flight), (4, 0, 0));
+}
+
+#[test]
+fn an_agent_keeps_the_time_and_learns_of_removed_classes() {
+    let gate = gate_of(DiskSetup::unlimited());
+    let classes = gate.topology().classes();
+    let [slow, gone] = ["slow", "gone"].map(|name| classes.add_class(name, None, 100).unwrap());
+    for class in [slow, gone] {
+        let limits = Limits { iops: Rate::per_second(50), ..Limits::default() };
+        classes.set_qos(class, Qos { limits, ..Qos::default() }).unwrap();
+    }
+    let mut agent = gate.agent(|| ());
+    for token in 0..5 {
+        // Permits that end at once.
+        drop(agent.ask(&read_of(slow), token).unwrap());
+        drop(agent.ask(&read_of(gone), 100 + token).unwrap());
+    }
+    drop(polled(&mut agent));
+    classes.remove(gone).unwrap();
+    let mut over = Vec::new();
+    // Sleeps as long as the agent says and not longer: the limit wakes by time.
+    while let Some(until_ns) = agent.poll(|token, permit| over.push((token, permit.is_ok()))) {
+        thread::sleep(Duration::from_nanos(until_ns.saturating_sub(now_ns())));
+    }
+    let of_slow = over.iter().filter(|(token, is_ok)| *token < 100 && *is_ok).count() as u64;
+    assert_eq!(gate.class_stats(slow).unwrap().read.requests, 5, "{over:?}");
+    assert!(of_slow > 0 && over.iter().any(|(token, is_ok)| *token >= 100 && !is_ok), "{over:?}");
+}
+
+#[test]
+fn an_agent_that_is_dropped_withdraws_its_calls() {
+    let gate = deep(1);
+    let held = gate.enter(Class::DEFAULT, Op::Read, 4096).unwrap();
+    let mut agent = gate.agent(|| ());
+    for token in 0..3 {
+        assert!(agent.ask(&read_of(Class::DEFAULT), token).unwrap().is_none());
+    }
+    // One is admitted, and not reported yet.
+    drop(held);
+    drop(agent);
+    let stats = gate.class_stats(Class::DEFAULT).unwrap();
+    assert_eq!((stats.queued, stats.in_flight, stats.errors), (0, 0, 1));
+}
+
+#[test]
+fn what_passes_before_and_after_the_call_of_another_thread_is_not_the_disks_time() {
+    for (began_us, ended_us, device_us) in [(1000, 2000, 1000), (0, 1500, 1500), (1500, 1000, 0)] {
+        let gate = gate_of(DiskSetup::unlimited());
+        let permit = gate.enter(Class::DEFAULT, Op::Read, 4096).unwrap();
+        let admitted_ns = now_ns();
+        while now_ns() < admitted_ns + 2_000_000 {
+            thread::yield_now();
+        }
+        permit.end_for_other(Ok(4096), admitted_ns + began_us * 1000, admitted_ns + ended_us * 1000);
+        let mut device_ns = 0.0;
+        gate.class_latencies(Class::DEFAULT, &mut |_, latencies| device_ns = latencies.device.mean());
+        assert_eq!(device_ns, f64::from(device_us) * 1000.0);
+    }
 }
