@@ -22,7 +22,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -161,7 +161,7 @@ pub(super) struct Gone {
 }
 
 /// Opens the disks that `file`, which lies at `path`, names. A disk marked for removal may no longer be a member (the
-/// others do not list it), or may have lost its label (wiped, or overwritten by something else). A disk that is not
+/// others do not list it), or may have lost its label (wiped, or overwritten by something else, as another cache). A disk that is not
 /// marked, and blank or half added, is still to be added: whoever wrote it into the file did not live to see that. Such
 /// disks are removed from `file`, and returned.
 pub(super) fn open_members<T>(
@@ -180,6 +180,7 @@ pub(super) fn open_members<T>(
             CacheError::NotAMember { path: disk }
             | CacheError::HalfAdded { path: disk }
             | CacheError::NotACache { path: disk, .. } => file.position(path, disk),
+            CacheError::SeveralCaches { caches } => of_another_cache(path, file, caches),
             _ => None,
         };
         let is_half_added = matches!(error, CacheError::HalfAdded { .. });
@@ -191,6 +192,21 @@ pub(super) fn open_members<T>(
         let is_no_member = is_half_added || matches!(error, CacheError::NotAMember { .. });
         gone.push(Gone { device: file.devices.remove(at), is_no_member });
     }
+}
+
+/// Returns the position of a device whose disk came back as one of another cache: of all `caches`, only one has disks that
+/// are not marked for removal.
+fn of_another_cache(path: &Path, file: &CacheFile, caches: &[(u128, Vec<PathBuf>)]) -> Option<usize> {
+    let is_marked = |disk: &PathBuf| {
+        let at = file.position(path, disk)?;
+        file.devices.get(at).map(|device| device.state == DeviceState::Removing)
+    };
+    let (others, ours): (Vec<_>, Vec<_>) =
+        caches.iter().partition(|(_, disks)| disks.iter().all(|disk| is_marked(disk) == Some(true)));
+    if ours.len() != 1 {
+        return None;
+    }
+    others.first().and_then(|(_, disks)| file.position(path, disks.first()?))
 }
 
 /// Returns whether a disk has zeros where a cache's superblocks are.

@@ -55,14 +55,10 @@ pub enum CacheError {
         /// The damage.
         what: String,
     },
-    /// The disk belongs to another cache than the first one named.
-    OtherCache {
-        /// The disk.
-        path: PathBuf,
-        /// The cache it belongs to.
-        found: u128,
-        /// The cache that is being opened.
-        expected: u128,
+    /// The disks belong to several caches.
+    SeveralCaches {
+        /// Each cache, and its disks; that with the most disks first.
+        caches: Vec<(u128, Vec<PathBuf>)>,
     },
     /// The disk was removed from the cache, or had not yet joined it.
     NotAMember {
@@ -197,12 +193,14 @@ impl std::fmt::Display for CacheError {
                 "{}: both superblocks are damaged ({what}); remove it from the list and add it anew with --destructive",
                 path.display()
             ),
-            CacheError::OtherCache { path, found, expected } => write!(
-                f,
-                "{}: it belongs to cache {found:032x}, not to {expected:032x}; take it out of the list, or add it anew \
-                 with --destructive",
-                path.display()
-            ),
+            CacheError::SeveralCaches { caches } => {
+                write!(f, "the disks belong to {} caches:", caches.len())?;
+                for (at, (cache, disks)) in caches.iter().enumerate() {
+                    let disks: Vec<String> = disks.iter().map(|disk| disk.display().to_string()).collect();
+                    write!(f, "{} {cache:032x} has {}", if at > 0 { ";" } else { "" }, disks.join(", "))?;
+                }
+                write!(f, ". Leave the disks of one in the list, and add others anew with --destructive")
+            }
             CacheError::NotAMember { path } => write!(
                 f,
                 "{}: it is no member of this cache (any more, or not yet); take it out of the list, or add it with --destructive",

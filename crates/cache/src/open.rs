@@ -34,6 +34,8 @@
 //! Three disks, generations 8, 7 and 5. The second has commit 8 in its log: the power failed between two superblocks.
 //! The third has not: it was away, and is empty now.
 
+use std::path::PathBuf;
+
 use plimsoll::{Handle, Shard};
 
 use crate::alloc::Geometry;
@@ -101,6 +103,8 @@ async fn read_labels(
 ) -> Result<(Vec<Labelled>, Vec<CacheError>, Vec<Slotted>), CacheError> {
     let mut labelled: Vec<Labelled> = Vec::new();
     let (mut absent, mut unread) = (Vec::new(), Vec::new());
+    // Each cache that a disk is of, and its disks.
+    let mut caches: Vec<(u128, Vec<PathBuf>)> = Vec::new();
     check_count(host, sources)?;
 
     let mut devices = Vec::new();
@@ -145,11 +149,10 @@ async fn read_labels(
         if let Some(other) = labelled.iter().find(|other| other.block.disk_guid == block.disk_guid) {
             return Err(CacheError::Twice { path, first: other.device.source.path.clone() });
         }
-        if let Some(first) = labelled.first().filter(|first| first.block.cache_guid != block.cache_guid) {
-            let (found, expected) = (block.cache_guid, first.block.cache_guid);
-            return Err(CacheError::OtherCache { path, found, expected });
+        match caches.iter_mut().find(|(cache, _)| *cache == block.cache_guid) {
+            Some((_, disks)) => disks.push(path),
+            None => caches.push((block.cache_guid, vec![path])),
         }
-
         if let Err(error) = label::check_fit(&device, &block) {
             absent.push(error);
             continue;
@@ -157,6 +160,10 @@ async fn read_labels(
         labelled.push(Labelled { device, block: *block, slot, damage });
     }
 
+    if caches.len() > 1 {
+        caches.sort_by_key(|(_, disks)| std::cmp::Reverse(disks.len()));
+        return Err(CacheError::SeveralCaches { caches });
+    }
     if labelled.is_empty() {
         return Err(absent.into_iter().next().unwrap_or(CacheError::NoDisks));
     }

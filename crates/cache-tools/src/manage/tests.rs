@@ -48,6 +48,26 @@ fn a_disk_that_holds_something_else_is_forgotten_and_not_written() {
     session.close().unwrap();
 }
 
+/// The command was refused: it blamed whichever disk was named second.
+#[test]
+fn a_disk_that_holds_another_cache_is_forgotten_and_not_written() {
+    let Some((directory, path)) = world() else { return };
+    let Some((other, _)) = world() else { return };
+    let [a, b] = ["a", "b"].map(|name| directory.path().join(name));
+    // It is named first in the file, too.
+    fs::copy(other.path().join("a"), &a).unwrap();
+    let theirs = fs::read(&a).unwrap();
+    let error = remove(&path, std::slice::from_ref(&b), &patience(), &ignore).unwrap_err().to_string();
+    assert!(error.contains("the disks belong to 2 caches"), "{error}");
+
+    let said = remove(&path, std::slice::from_ref(&a), &patience(), &ignore).unwrap();
+    assert!(said.ends_with("a: removed"), "{said}");
+    assert!(fs::read(&a).unwrap() == theirs, "the other cache's data was written to");
+    let session = Session::open(&path, |_| ()).unwrap();
+    assert_eq!((session.cache().stats().disks.len(), session.cache().findings()), (2, Vec::new()));
+    session.close().unwrap();
+}
+
 /// The file called the first disk active again, whose removal went on: at its end it was no member any more, and the
 /// cache could not be opened.
 #[test]

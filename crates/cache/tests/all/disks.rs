@@ -3,6 +3,7 @@
 
 mod hangs;
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::world::{Life, Town, value_of};
@@ -536,8 +537,16 @@ fn disks_that_are_not_what_they_should_be_are_refused() {
     };
     let none = CacheConfig::default();
     let keyed = CacheConfig { encryption_key: Some([1; 32]), ..CacheConfig::default() };
-    let end = refusal(&none, &[&ours[0], &theirs[0]]);
-    assert!(matches!(end, Some(CacheError::OtherCache { .. })), "{end:?}");
+    // Whichever is named first.
+    for mixed in [[&ours[0], &theirs[0], &ours[1]], [&theirs[0], &ours[0], &ours[1]]] {
+        let end = refusal(&none, &mixed);
+        let Some(CacheError::SeveralCaches { caches }) = &end else { panic!("{end:?}") };
+        let disks: Vec<Vec<&Path>> =
+            caches.iter().map(|(_, disks)| disks.iter().map(|disk| disk.as_path()).collect()).collect();
+        assert_eq!(disks, [vec![&*ours[0].path, &*ours[1].path], vec![&*theirs[0].path]]);
+        let said = end.map(|error| error.to_string()).unwrap_or_default();
+        assert!(said.starts_with("the disks belong to 2 caches: "), "{said}");
+    }
     let end = refusal(&none, &[&ours[0], &ours[0]]);
     assert!(matches!(end, Some(CacheError::Twice { .. })), "{end:?}");
     let end = refusal(&none, &[&town.disks[4]]);
