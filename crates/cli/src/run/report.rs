@@ -74,6 +74,7 @@ pub(super) fn json(ended: &Ended<'_>) -> Value {
             "intercepted_written_bytes": written_bytes,
             "process_read_bytes": seen.disk_bytes.map(|(read, _)| read),
             "process_written_bytes": seen.disk_bytes.map(|(_, written)| written),
+            "process_called_written_bytes": seen.called_written_bytes,
             "page_cache_bytes": counters.cached_bytes(),
             "past_gate_bytes": past,
             "mapped_file": seen.mapped,
@@ -202,7 +203,8 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
         lines.push(format!("no rule of {} matched a call: all were of class default", ended.rules_name));
     }
 
-    lines.push(match ended.seen.disk_bytes {
+    let disk_bytes = ended.seen.disk_bytes.map(|(read, written)| (read, written.min(writes_of_calls(ended.seen))));
+    lines.push(match disk_bytes {
         None => format!("through the gate: {} read, {} written", bytes(read_bytes), bytes(written_bytes)),
         Some((disk_read, disk_written)) => format!(
             "through the gate: {} of {} that were read from disks{}, {} of {} that were written{}",
@@ -214,6 +216,15 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
             percent(written_bytes, disk_written)
         ),
     });
+
+    if let (Some((_, counted)), Some((_, written))) = (ended.seen.disk_bytes, disk_bytes)
+        && is_much_more(counted, written)
+    {
+        lines.push(format!(
+            "the kernel counts {} as written: whole folios of the page cache, of which the program wrote a part",
+            bytes(counted)
+        ));
+    }
 
     if counters.cached_bytes() > 0 {
         lines.push(format!("from the page cache, past the gate: {}", bytes(counters.cached_bytes())));
@@ -233,14 +244,25 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
         lines.push("not seen: what the program submits by Linux AIO (io_submit)".to_owned());
     }
 
-    let missed = |through: u64, disk: u64| disk > through + through / 10 + (1 << 20);
-    if ended.seen.disk_bytes.is_some_and(|(read, written)| missed(read_bytes, read) || missed(written_bytes, written)) {
+    let missed = |(read, written)| is_much_more(read, read_bytes) || is_much_more(written, written_bytes);
+    if disk_bytes.is_some_and(missed) {
         lines.push(
             "the rest is of other files, stdio (fread, fwrite), mmap, io_uring, Linux AIO, static or setuid programs, or read-ahead"
                 .to_owned(),
         );
     }
     lines
+}
+
+/// Returns the most bytes that the program can have written to disks by system calls that the kernel counts; the largest
+/// number if it may have written otherwise, or the kernel does not count them.
+fn writes_of_calls(seen: &FromOutside) -> u64 {
+    let writes_otherwise = seen.mapped.is_some() || seen.has_io_uring || seen.has_aio;
+    seen.called_written_bytes.filter(|_| !writes_otherwise).unwrap_or(u64::MAX)
+}
+
+fn is_much_more(bytes: u64, than: u64) -> bool {
+    bytes > than + than / 10 + (1 << 20)
 }
 
 /// Formats the part of the whole, at most 100 %: buffered writes are charged before the kernel writes them.

@@ -33,6 +33,8 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) struct FromOutside {
     /// Bytes read from and written to disks, by the kernel's count; `None` if the kernel does not report them.
     pub(super) disk_bytes: Option<(u64, u64)>,
+    /// Bytes that the program's system calls have written, to whatever; `None` if the kernel does not report them.
+    pub(super) called_written_bytes: Option<u64>,
     /// A managed file that was mapped.
     pub(super) mapped: Option<PathBuf>,
     pub(super) has_io_uring: bool,
@@ -76,6 +78,7 @@ pub(super) fn until_over(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let pid = child.id();
     let mut seen = FromOutside::default();
+    let before = called_written_bytes();
 
     runtime.block_on(async {
         let (sender, mut over) = tokio::sync::oneshot::channel::<()>();
@@ -116,7 +119,14 @@ pub(super) fn until_over(
     let status = child.wait()?;
     // The program is this process's only child. Its own /proc/PID/io may be closed to us once it is dead.
     seen.disk_bytes = children_disk_bytes().ok();
+    seen.called_written_bytes = before.zip(called_written_bytes()).map(|(before, now)| now.saturating_sub(before));
     Ok((status, seen))
+}
+
+/// Returns the bytes that system calls of this process, and of processes that it has waited for, have written.
+fn called_written_bytes() -> Option<u64> {
+    let io = std::fs::read_to_string("/proc/self/io").ok()?;
+    io.lines().find_map(|line| line.strip_prefix("wchar: "))?.trim().parse().ok()
 }
 
 /// Waits until the process is dead, and leaves its number taken.
