@@ -51,7 +51,6 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Outcome, Failure> {
     Ok(if report.regression { Outcome::Finding } else { Outcome::Done })
 }
 
-/// Reads the files of one side.
 fn read(side: &str) -> Result<Vec<Source>, Failure> {
     let read = |path: &str| match read_text(Path::new(path), RESULT_MAX_BYTES) {
         Ok(text) => Ok(Source { path: path.to_owned(), text }),

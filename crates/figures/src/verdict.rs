@@ -97,7 +97,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind in a word or two.
     pub const fn words(self) -> &'static str {
         match self {
             Kind::LimitedAbove => "limited above the disk",

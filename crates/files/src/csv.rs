@@ -36,7 +36,6 @@ pub const ARRIVAL_COLUMNS: [&str; 4] = ["at_us", "op", "offset_bytes", "len_byte
 pub const READ_IOPS_MAX: f64 = 1e8;
 
 const MAX_ARRIVALS_BYTES: usize = 64 << 20;
-/// Latest arrival, in microseconds.
 const LATEST_US: f64 = 1e12;
 /// Largest whole number up to which no other one has its floating-point value: 2^53.
 const EXACT_MAX: f64 = (1_u64 << 53) as f64;

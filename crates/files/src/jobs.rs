@@ -44,7 +44,6 @@ pub const MAX_PARALLELISM: u32 = 65_536;
 /// Most requests issued together.
 pub const MAX_BATCH: u32 = 65_536;
 pub const MAX_REQUESTS_PER_S: u32 = 1_000_000_000;
-/// Largest request, in bytes: 1 GiB.
 pub const MAX_REQUEST_BYTES: u64 = 1 << 30;
 /// Most segments of a vectored request: Linux's `IOV_MAX`.
 pub const MAX_IOV_COUNT: u32 = 1024;

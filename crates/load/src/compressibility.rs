@@ -46,7 +46,6 @@ use serde::Serialize;
 use crate::Stop;
 
 pub const BLOCK_MIN_BYTES: u32 = 512;
-/// Largest block, in bytes: 16 MiB.
 pub const BLOCK_MAX_BYTES: u32 = 16 << 20;
 pub const SAMPLES_MAX: u32 = 1_000_000;
 /// Most bytes that are read for each length of a block: 256 MiB, some seconds of compression.
@@ -207,7 +206,6 @@ impl Data {
         }
     }
 
-    /// Fills `block` with the block of that number.
     fn read(&self, number: u64, block: &mut [u8]) -> Result<(), ExamineError> {
         let read = self.file.read_exact_at(block, number * block.len() as u64);
         read.map_err(|error| ExamineError::Read { path: self.path.clone(), error })

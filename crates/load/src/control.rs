@@ -71,7 +71,6 @@ impl Stop {
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
     moved: Arc<Moved>,
-    /// The write bound; `None` if unbounded.
     bound: Option<Arc<WriteBound>>,
 }
 

@@ -70,7 +70,6 @@ pub(super) struct Job<'a> {
     pub(super) under_way: u64,
     /// Distance of the words that [`renew`] changes.
     renewal_bytes: usize,
-    /// The next word for [`renew`].
     next_word: u64,
     /// Idle buffers with data to write, the next to use first.
     spares: VecDeque<Data>,

@@ -115,7 +115,6 @@ pub struct TestOptions {
     pub destructive: bool,
     pub keep_files: bool,
     pub shards: u16,
-    /// The disk with its scheduling.
     pub disk: DiskSetup,
     /// Disks of jobs that have a storage of their own.
     pub other_disks: Vec<OtherDisk>,

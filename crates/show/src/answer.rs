@@ -19,7 +19,6 @@
 //! assert_eq!(answer.lines(30), ["saturated: the disk is the", "limiter. 13.6 GB/s. known to", "10 %"]);
 //! ```
 
-/// Most lines of an answer.
 pub const LINES_MAX: usize = 3;
 
 /// The weight of a state; the state itself is in words.

@@ -39,7 +39,6 @@ const WRITE_TIME: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(super) struct Connections {
     open: Vec<Open>,
-    /// Number of moves of all connections.
     moves: Arc<AtomicU64>,
 }
 

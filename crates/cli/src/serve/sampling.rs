@@ -117,9 +117,7 @@ struct Made {
 /// The last interval as JSON, or why there is none.
 #[derive(Clone)]
 pub(super) struct Statistics {
-    /// Whether there is an interval.
     pub(super) is_there: bool,
-    /// The JSON in one line.
     pub(super) json: Arc<str>,
 }
 

@@ -42,7 +42,6 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 const CONNECTION_TIME: Duration = Duration::from_secs(600);
 /// Time that open connections have to end when the server does.
 const END_TIME: Duration = Duration::from_secs(2);
-/// Most bytes of a head.
 const HEAD_BYTES: usize = 16 << 10;
 /// Pause before the next accept if the system has no more descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

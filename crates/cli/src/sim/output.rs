@@ -24,7 +24,6 @@ const HASH_WIDTH: usize = 16;
 pub(super) struct Form<'a> {
     pub(super) format: ReportFormat,
     pub(super) plan: &'a Plan,
-    /// The part that these runs are, with `--part`.
     pub(super) part: Option<&'a PartForm>,
 }
 

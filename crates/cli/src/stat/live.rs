@@ -127,7 +127,6 @@ impl Live {
         Ok(live)
     }
 
-    /// Returns the means since boot.
     pub(super) fn since_boot(&mut self) -> Observed {
         let interval = self.before.since_boot();
         self.observe(interval)

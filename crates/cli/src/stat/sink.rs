@@ -44,7 +44,6 @@ pub(super) struct Sink<'a> {
     pub(super) is_closed: bool,
 }
 
-/// The place of a summary's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerPlace {
     /// Before all intervals, in the words of [`History::answer`].
@@ -55,7 +54,6 @@ pub(super) enum AnswerPlace {
     End,
 }
 
-/// Most lines of a summary.
 const SUMMARY_LINES: usize = 15;
 
 impl Sink<'_> {

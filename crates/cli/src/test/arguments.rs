@@ -177,7 +177,6 @@ pub(super) struct Checked {
     pub(super) watch: Watch,
     /// Goal of `--find-rate`, or of a fio job file.
     pub(super) goal: Option<Goal>,
-    /// The job file, if it is fio's.
     pub(super) fio: Option<fio::FioFile>,
 }
 

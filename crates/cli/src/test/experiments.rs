@@ -198,7 +198,6 @@ fn table(shown: &Shown) -> String {
     text
 }
 
-/// The columns of a point in CSV.
 const POINT: [Column<Point>; 9] = [
     ("parallelism", |it| it.parallelism.to_string()),
     ("throughput_bytes_per_s", |it| fixed(it.throughput_bytes_per_s, 0)),
@@ -211,7 +210,6 @@ const POINT: [Column<Point>; 9] = [
     ("errors", |it| it.errors.to_string()),
 ];
 
-/// The columns of iostat in CSV.
 const IOSTAT: [Column<Iostat>; 5] = [
     ("reads_per_s", |it| fixed(it.reads_per_s, 1)),
     ("writes_per_s", |it| fixed(it.writes_per_s, 1)),

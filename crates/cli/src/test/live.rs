@@ -99,7 +99,6 @@ fn show(what: String, span: Option<Span>, instruments: &Instruments, over: &Rece
     bar.finish_and_clear();
 }
 
-/// Returns a row without a bar.
 fn row(template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template);
     ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))

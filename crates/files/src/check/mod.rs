@@ -127,7 +127,6 @@ pub struct Finding {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
-    /// [`SCHEMA`].
     pub schema: u32,
     pub file: String,
     pub findings: Vec<Finding>,

@@ -31,7 +31,6 @@ const DEFAULT_REQUEST_BYTES: u64 = 4096;
 const MAX_LENGTHS: u64 = 4096;
 /// Longest trim. It moves no data, so it may be longer than other requests.
 const MAX_TRIM_BYTES: u64 = u32::MAX as u64;
-/// Values of `verify`.
 const VERIFY_METHODS: &str = "md5 crc64 crc32c crc32c-intel crc32 crc16 crc7 xxhash sha512 sha256 sha1 sha3-224 sha3-256 \
                               sha3-384 sha3-512 meta pattern pattern_hdr null 0 1";
 

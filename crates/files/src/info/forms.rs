@@ -19,7 +19,6 @@ use serde::{Serialize, Serializer};
 
 use crate::four::Four;
 
-/// Sizes of [`FormInfo::sizes`], in bytes.
 pub const SIZES_BYTES: [u32; 12] =
     [512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 

@@ -65,7 +65,6 @@ const HOG: Schema = Schema::of("a hog", &["busy", "pause"]);
 pub struct ScenarioFile {
     source: Source,
     root: Node,
-    /// The job file that the scenario names.
     jobs: Option<(Source, Node)>,
     base: PathBuf,
 }

@@ -231,7 +231,6 @@ pub struct CompareReport {
     pub alpha: f64,
     /// Largest change in per cent that does not count.
     pub threshold_pct: f64,
-    /// Seed of the resampling.
     pub seed: u64,
     /// Sides, the base first.
     pub sides: Vec<Side>,

@@ -20,7 +20,6 @@ use crate::report::Latency;
 
 #[derive(Default)]
 pub(super) struct Slices {
-    /// Figures of each class by slice.
     slices: Vec<Vec<ClassSlice>>,
     lengths_s: Vec<f64>,
 }

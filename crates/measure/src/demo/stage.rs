@@ -24,7 +24,6 @@ const QUERIES_PER_S: f64 = 2000.0;
 const QUERY_BYTES: u32 = 4096;
 /// Longest slice under load, in seconds.
 const SLICE_MAX_S: f64 = 2.0;
-/// Shortest slice, in seconds.
 const SLICE_MIN_S: f64 = 0.05;
 /// Uncounted beginning of each slice, in seconds, in which requests of the slice before complete in the disk.
 const WARMUP_S: f64 = 0.1;

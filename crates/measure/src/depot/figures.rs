@@ -196,7 +196,6 @@ fn of_comparison(report: &CompareReport) -> Found {
     Found { figures: report.comparisons.iter().filter_map(of).collect(), ..Found::default() }
 }
 
-/// Returns the files of a side.
 fn side(report: &CompareReport, letter: char) -> String {
     let side = report.sides.iter().find(|side| side.side == letter);
     side.map_or_else(|| letter.to_string(), |side| side.files.join(","))

@@ -104,7 +104,6 @@ pub enum ExperimentError {
 pub type OnStep<'a> = &'a mut dyn FnMut(&str, Option<u64>);
 
 impl Situation {
-    /// Returns the disk as it is scheduled.
     pub fn disk(&self) -> Result<DiskSetup, NoEntry> {
         self.choice.setup(self.options.storage.path())
     }

@@ -123,7 +123,6 @@ impl Point {
         }
     }
 
-    /// Returns the point without the round `left_out`.
     pub(crate) fn on_curve_without(&self, left_out: usize) -> CurvePoint {
         let rounds = || self.rounds.iter().enumerate().filter(|(at, _)| *at != left_out).map(|(_, round)| round);
         let mean = |value: fn(&Round) -> f64| rounds().map(value).sum::<f64>() / rounds().count().max(1) as f64;

@@ -51,7 +51,6 @@ struct Entry {
     intervals: Vec<Interval>,
 }
 
-/// Returns the entries of a result, in the order of the jobs.
 pub(super) fn entries(result: &TestResult, options: &FioJson<'_>) -> Vec<Job> {
     let mut entries: Vec<Entry> = Vec::new();
     for (job, origin) in result.jobs.iter().zip(origins(result, options)) {

@@ -249,7 +249,6 @@ fn printed(character: char) -> char {
     if character.is_control() { '?' } else { character }
 }
 
-/// Returns the mistake in a figure, or `None`.
 fn wrong(key: &str, figure: &Figure) -> Option<String> {
     if figures::kind(key).is_none() {
         let meant = figures::closest(key).map_or_else(String::new, |key| format!(": did you mean `{key}`?"));

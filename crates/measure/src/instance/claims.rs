@@ -95,7 +95,6 @@ pub struct Claim {
     pub why: String,
 }
 
-/// All claims of the article.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClaimsReport {
     pub schema: u32,

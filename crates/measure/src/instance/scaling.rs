@@ -116,7 +116,6 @@ impl AdvertisedKind {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Family {
-    /// The family's name: `i7i`.
     pub name: String,
     pub source: String,
     pub sizes: Vec<Size>,

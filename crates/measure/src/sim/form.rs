@@ -44,7 +44,6 @@ pub(crate) struct RunForm {
 }
 
 impl RunForm {
-    /// Returns the form of a run.
     pub(super) fn of(finished: &Finished) -> RunForm {
         let result = finished.result.as_ref().ok();
         RunForm {

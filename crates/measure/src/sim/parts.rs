@@ -75,7 +75,6 @@ impl FromStr for Part {
 /// The seeds and sweeps of a command line, which the output needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Seeds of each scenario.
     #[serde(rename = "seeds_each")]
     pub seeds: u64,
     /// The swept keys, in the order of the command line.

@@ -85,7 +85,6 @@ impl From<ClassError> for ReplayTestError {
 pub struct ReplayResult {
     /// The report of a test, with the classes as jobs.
     pub report: TestReport,
-    /// Figures that only a replay has.
     pub figures: ReplayFigures,
 }
 

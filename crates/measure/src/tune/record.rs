@@ -61,7 +61,6 @@ pub struct Header {
     pub write_block: BlockSize,
     /// Alignment of direct I/O in bytes.
     pub align_bytes: u32,
-    /// Block of the file system in bytes, if there is one.
     pub file_system_block_bytes: Option<u64>,
     /// Scratch data requested, in bytes.
     pub data_bytes: u64,

@@ -190,7 +190,6 @@ impl<R, C> Values<R, C> {
 /// The values of a column in the group that is being collected.
 pub(crate) struct Held<T> {
     is_optional: bool,
-    /// The known values.
     values: Vec<T>,
     /// 1 for a value, 0 for an unknown one; empty for columns whose values are always known.
     levels: Vec<i16>,

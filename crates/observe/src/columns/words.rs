@@ -203,7 +203,6 @@ fn encode<T: Copy + PartialEq>(out: &mut Vec<u8>, width_bits: u32, values: &[T],
     pack(out, width_bits, &values[packed..], &number);
 }
 
-/// Appends packed numbers.
 fn pack<T: Copy>(out: &mut Vec<u8>, width_bits: u32, values: &[T], number: impl Fn(T) -> u32) {
     if values.is_empty() {
         return;

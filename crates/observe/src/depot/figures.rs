@@ -12,7 +12,6 @@
 use super::{DepotError, Files, Place, Table, Written};
 use crate::columns::{Column, cell, known, maybe, text, text_cell};
 
-/// A figure of a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// The command that measured it: `test`, `tune`.

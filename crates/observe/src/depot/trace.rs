@@ -32,7 +32,6 @@ const US_PER_S: i64 = 1_000_000;
 /// Most groups of histograms in memory, some 10 KB each. If one more is needed, all are written.
 const GROUPS_MAX: usize = 4096;
 
-/// Options of [`store`].
 #[derive(Clone, Copy, Debug)]
 pub struct TraceOptions {
     /// Unix time in ns at which the trace begins; `None`: as the trace says.

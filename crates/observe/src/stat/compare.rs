@@ -109,7 +109,6 @@ impl Side {
     }
 }
 
-/// Returns the verdict with the most weight.
 fn most(verdicts: impl Iterator<Item = (f64, Verdict)>) -> Option<Verdict> {
     let mut weights: BTreeMap<Verdict, f64> = BTreeMap::new();
     for (weight, verdict) in verdicts {
@@ -181,7 +180,6 @@ pub struct Comparison {
     pub hypotheses: Vec<Hypothesis>,
 }
 
-/// The source of a side.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SideName {
     pub name: String,

@@ -145,7 +145,6 @@ impl Track {
         worst.map_or((Verdict::Unknown, ""), |(verdict, (_, why))| (*verdict, why))
     }
 
-    /// Returns the seconds with the worst verdict.
     fn worst_s(&self) -> f64 {
         self.verdicts.get(&self.worst().0).map_or(0.0, |(seconds, _)| *seconds)
     }

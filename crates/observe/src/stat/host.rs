@@ -73,7 +73,6 @@ impl Sampler {
         Sampler { proc_root, sys_root, text: String::new(), known: HashMap::new(), facts: Facts::new() }
     }
 
-    /// Takes a reading.
     pub fn sample(&mut self) -> io::Result<Reading> {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let uptime_cs = self.read("uptime", |text| uptime_cs(text).ok_or_else(|| "no uptime".to_owned()))?;

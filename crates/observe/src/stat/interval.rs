@@ -59,7 +59,6 @@ impl CpuShares {
     }
 }
 
-/// The activity of one device in an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceInterval {
     pub device: String,

@@ -185,7 +185,6 @@ pub struct GroupObserved {
     pub remarks: Vec<Remark>,
 }
 
-/// A member of a group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Part {
     #[serde(rename = "disk_device")]

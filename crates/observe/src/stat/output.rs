@@ -105,7 +105,6 @@ pub(super) fn serialize_share<S: Serializer>(share: &Option<f64>, serializer: S)
     rounded(*share, 4).serialize(serializer)
 }
 
-/// Rounds a finite value to `decimals`.
 pub(super) fn rounded(value: Option<f64>, decimals: usize) -> Option<f64> {
     value.filter(|value| value.is_finite()).and_then(|value| format!("{value:.decimals$}").parse().ok())
 }

@@ -43,7 +43,6 @@ const DEVICES_MAX: usize = 12;
 /// Most devices in a chart with two lines for each.
 const DEVICES_OF_TWO_MAX: usize = 6;
 
-/// The subject of a curve.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Curve {
     Device(Figure, String),

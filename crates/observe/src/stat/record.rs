@@ -167,7 +167,6 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Returns the reading, if the line is one.
     fn into_reading(self) -> Option<Reading> {
         let disk = |(name, major, minor, counts): Device<'_>| {
             Some(DiskStats { major, minor, name: name.into_owned(), counters: into_counters(counts)? })

@@ -44,10 +44,8 @@ const THRESHOLD: f64 = 0.01;
 /// Largest difference of parts of the time that is no pattern.
 const PART_DIFFERS: f64 = 0.1;
 
-/// Seed of the resampling.
 const SEED: u64 = 1;
 
-/// The compared stages.
 const STAGES: [usize; 4] = [Q2D, D2C, C2R, Q2C];
 
 /// Times of one class in one stage.

@@ -85,7 +85,6 @@ use crate::entry_within;
 use queue::{Queue, Standstill};
 use rate::Rates;
 
-/// Most queues followed.
 pub const QUEUES_MAX: usize = 1024;
 
 /// Most standstills in [`GapsReport::longest`].
@@ -135,7 +134,6 @@ const RANK_BLOCKED: u8 = 4;
 /// A queue: its disk, then its shard.
 type QueueKey = (u16, u16);
 
-/// Sums of a disk.
 #[derive(Default)]
 struct Disk {
     slices: Parts<Slice, SLICES>,

@@ -86,7 +86,6 @@ const BUFFER_BYTES: usize = 1 << 18;
 /// The first four bytes of blktrace binary as a number: its magic, without the version in the lowest byte.
 const BLKTRACE_MAGIC: u32 = 0x6561_7400;
 
-/// Forms of traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Own,

@@ -346,7 +346,6 @@ fn error_of(event: &Event) -> Option<i32> {
 /// The requests of one shard.
 #[derive(Default)]
 struct Shard {
-    /// Places of requests.
     requests: Vec<Request>,
     free: Vec<usize>,
     /// The place of each request by its number.

@@ -77,7 +77,6 @@ impl<T: Join, const MAX: usize> Parts<T, MAX> {
         1 << self.shift
     }
 
-    /// Returns the parts, each with its begin in ns.
     pub(super) fn all(&self) -> Vec<(u64, T)> {
         (self.first..).map(|number| number << self.shift).zip(self.parts.iter().copied()).collect()
     }

@@ -151,7 +151,6 @@ impl Times {
     }
 }
 
-/// Sums of one group.
 #[derive(Default)]
 struct Group {
     spans: u64,

@@ -20,7 +20,6 @@ use super::style::{Style, Styles};
 use super::text::{escaped, wrapped};
 use super::{Chart, WIDTH};
 
-/// Height of the plot itself.
 pub(super) const PLOT_HEIGHT: f64 = 220.0;
 const NOTE_SIZE: f64 = 11.0;
 

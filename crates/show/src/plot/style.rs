@@ -14,7 +14,6 @@
 
 use super::{Chart, Layer};
 
-/// Stroke of the lines of marks.
 pub(super) const MARK_STROKE: &str = "stroke=\"#444444\" stroke-width=\"1.2\" stroke-dasharray=\"5 3\"";
 
 /// Okabe and Ito, "Color Universal Design" (2008), without the yellow.

@@ -149,7 +149,6 @@ impl CardOptions {
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub card: Card,
-    /// The full report on the disk, if it was measured.
     pub disk: Option<TuneReport>,
 }
 

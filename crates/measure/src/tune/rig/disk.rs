@@ -44,7 +44,6 @@ pub(in crate::tune) struct Span {
     pub(in crate::tune) path: PathBuf,
     pub(in crate::tune) file: Arc<SharedFile>,
     pub(in crate::tune) offset: u64,
-    /// Most bytes of the span.
     pub(in crate::tune) room_bytes: u64,
     /// Bytes from its beginning that have been written.
     pub(in crate::tune) filled_bytes: u64,

@@ -415,7 +415,6 @@ fn active_range_pct(record: &Record) -> Option<f64> {
     Some(record.data_bytes() as f64 / size_bytes as f64 * 100.0)
 }
 
-/// Returns the last round in a line.
 pub(in crate::tune) fn rounds_line(record: &Record) -> String {
     let texts = FIGURES.iter().filter_map(|(name, phase)| {
         let samples = round_samples(record, *phase);

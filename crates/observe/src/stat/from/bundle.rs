@@ -27,7 +27,6 @@ use plimsoll_figures::units::format_bytes_binary;
 const UNPACKED_BYTES_MAX: u64 = 512 << 20;
 /// Bytes counted for each file beside its length, so that empty files are bounded, too.
 const FILE_BYTES: u64 = 4096;
-/// Most files of a directory.
 const FILES_MAX: usize = 10_000;
 /// Offset and content of a tar's magic.
 const TAR_MAGIC: (usize, &[u8]) = (257, b"ustar");

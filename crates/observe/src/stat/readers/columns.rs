@@ -19,7 +19,6 @@
 
 use crate::stat::Columns;
 
-/// A figure of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::stat) struct Figure {
     /// The value without the suffix; `None` if it is not known or cannot be right.
@@ -61,7 +60,6 @@ enum Unit {
     Sectors,
 }
 
-/// The field for a column's figures.
 type Field = fn(&mut Columns) -> &mut Option<f64>;
 
 /// A known column; `None` for an ignored one.

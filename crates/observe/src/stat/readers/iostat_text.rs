@@ -50,7 +50,6 @@ fn is_cell(word: &String) -> bool {
     word == UNKNOWN || Figure::parse(word).is_some()
 }
 
-/// Returns whether a text has a header of iostat.
 pub(in crate::stat) fn has_header(text: &str) -> bool {
     let mut candidates = text.lines().filter(|line| line.contains(['/', '%', '_']) || line.contains("tps"));
     candidates.any(|line| {
@@ -136,7 +135,6 @@ struct Header {
 }
 
 impl Header {
-    /// Parses a line as a header, if it is one.
     fn of(line: &str) -> Option<Header> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let find = |word: &&str| ((*word).to_owned(), columns::find(word.trim_end_matches(':')));

@@ -40,7 +40,6 @@ use super::super::span::{Item, Span};
 use super::proto::Message;
 use super::{Exported, Sink, Sticky};
 
-/// Most lanes of a group.
 const LANES_MAX: usize = 4096;
 /// Most changes of counters that wait for their order.
 const CHANGES_HELD_MAX: usize = 1 << 19;
@@ -82,7 +81,6 @@ enum Kind {
 
 /// `SEQ_INCREMENTAL_STATE_CLEARED`: packets before this one are not needed.
 const STATE_CLEARED: u64 = 1;
-/// The sequence of all packets.
 const SEQUENCE_ID: u64 = 1;
 
 /// The subject of a group of lanes.

@@ -38,13 +38,11 @@ impl Message {
         self
     }
 
-    /// Adds a `string`.
     pub(super) fn text(&mut self, field: u32, text: &str) -> &mut Message {
         self.delimited(field, text.as_bytes());
         self
     }
 
-    /// Adds an inner message.
     pub(super) fn message(&mut self, field: u32, inner: &Message) -> &mut Message {
         self.delimited(field, &inner.0);
         self

@@ -33,7 +33,6 @@ struct OfLength {
     sum_ns: f64,
 }
 
-/// Costs of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Costs {
     n: f64,

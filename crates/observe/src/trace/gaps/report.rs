@@ -52,7 +52,6 @@ pub enum Limiter {
     Depth,
     /// Other classes' turns.
     Fairness,
-    /// A limit of a class.
     Limit,
     /// The backend, which had no room.
     Backend,

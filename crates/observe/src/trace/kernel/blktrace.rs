@@ -54,11 +54,8 @@ const IS_DISCARD: u32 = 1 << 29;
 /// The further bytes begin with eight bytes of a control group.
 const HAS_GROUP: u32 = 1 << 8;
 
-/// A note with the name of a process.
 pub(super) const NOTE_PROCESS: u32 = IS_NOTE;
-/// A note with the time of day.
 pub(super) const NOTE_TIME: u32 = IS_NOTE | 1;
-/// A note with a message.
 pub(super) const NOTE_MESSAGE: u32 = IS_NOTE | 2;
 
 /// The head of a record, in the kernel's form.
@@ -82,7 +79,6 @@ pub struct Head {
 }
 
 impl Head {
-    /// Returns the head's bytes in a stream.
     pub fn to_bytes(&self) -> [u8; HEAD_BYTES] {
         let words = [self.bytes, self.action, self.process, self.device, self.cpu].map(u32::to_le_bytes);
         let parts: [&[u8]; 6] = [
@@ -316,7 +312,6 @@ struct Stream<'a> {
     at: usize,
     ended: bool,
     other_version: Option<u8>,
-    /// The record at `at`.
     head: Option<Head>,
     /// Length of that record: with its further bytes if they are intact, otherwise of its head alone.
     length: usize,

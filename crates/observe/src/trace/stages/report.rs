@@ -362,7 +362,6 @@ impl StagesReport {
         csv(&self.rows().collect::<Vec<_>>(), columns)
     }
 
-    /// Returns each group with each of its stages.
     fn rows(&self) -> impl Iterator<Item = (&GroupReport, &StageReport)> {
         self.groups.iter().flat_map(|group| group.stages.iter().map(move |stage| (group, stage)))
     }
