@@ -220,7 +220,9 @@ pub fn disk_of(root: &Path, name: &str) -> String {
     }
 }
 
-fn names_in(directory: &Path) -> Vec<String> {
+/// Returns the names in `directory`, in any order; none if it cannot be read.
+#[must_use]
+pub fn names_in(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
@@ -236,7 +238,8 @@ fn last_name(directory: &Path) -> io::Result<String> {
 }
 
 /// Returns the content of a small kernel file, trimmed; `None` if it is missing or empty.
-fn text(directory: &Path, name: &str) -> Option<String> {
+#[must_use]
+pub fn text(directory: &Path, name: &str) -> Option<String> {
     let path: PathBuf = directory.join(name);
     let line = fs::read_to_string(path).ok()?.trim().to_owned();
     (!line.is_empty()).then_some(line)

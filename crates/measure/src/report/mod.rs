@@ -233,10 +233,9 @@ pub struct Machine {
 
 impl Machine {
     pub fn here() -> Machine {
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         Machine {
             cpus: std::thread::available_parallelism().ok().map(usize::from),
-            kernel: release.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()),
+            kernel: plimsoll::sys::sysfs::text("/proc/sys/kernel".as_ref(), "osrelease"),
         }
     }
 }

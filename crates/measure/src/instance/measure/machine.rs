@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plimsoll::sys::sysfs::{self, cpus_in_list};
+use plimsoll::sys::sysfs::{self, cpus_in_list, text};
 use plimsoll_figures::units::{format_bytes_decimal, parse_size_bytes};
 
 use crate::Roots;
@@ -58,41 +58,34 @@ pub(super) fn read(card: &mut Card, roots: &Roots, allowed: usize) {
 
 /// Returns the host name of the machine, or `machine` if it has none.
 pub fn host_name() -> String {
-    let name = text(&Roots::default().proc.join("sys/kernel/hostname")).unwrap_or_default();
+    let name = text(&Roots::default().proc, "sys/kernel/hostname").unwrap_or_default();
     if name.is_empty() || name == "(none)" { "machine".to_owned() } else { name }
 }
 
-/// Returns a file's text without surrounding white space; `None` if it cannot be read or is empty.
-fn text(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-}
-
-fn number(path: &Path) -> Option<u64> {
-    text(path)?.parse().ok()
+fn number(directory: &Path, name: &str) -> Option<u64> {
+    text(directory, name)?.parse().ok()
 }
 
 /// Returns the names in a directory, sorted; none if it cannot be read.
 fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut names = sysfs::names_in(directory);
     names.sort();
     names
 }
 
 fn threads(roots: &Roots) -> Vec<Thread> {
     let cpus = roots.sys.join("devices/system/cpu");
-    let online = text(&cpus.join("online")).unwrap_or_default();
+    let online = text(&cpus, "online").unwrap_or_default();
 
     let thread = |cpu: usize| {
         let directory = cpus.join(format!("cpu{cpu}"));
-        let topology = |name: &str| text(&directory.join("topology").join(name));
+        let topology = |name: &str| text(&directory.join("topology"), name);
         let caches = directory.join("cache");
-        let is_l3 = |name: &&String| number(&caches.join(name).join("level")) == Some(3);
+        let is_l3 = |name: &&String| number(&caches.join(name), "level") == Some(3);
         let l3 = names(&caches).iter().find(is_l3).and_then(|name| {
             let cache = caches.join(name);
-            let shared = text(&cache.join("shared_cpu_list"))?;
-            Some(Cache { shared, bytes: parse_size_bytes(&text(&cache.join("size"))?).ok()? })
+            let shared = text(&cache, "shared_cpu_list")?;
+            Some(Cache { shared, bytes: parse_size_bytes(&text(&cache, "size")?).ok()? })
         });
         Thread {
             socket: topology("physical_package_id").unwrap_or_default(),
@@ -122,7 +115,7 @@ fn processor(roots: &Roots, threads: &[Thread], card: &mut Card) {
         card.fact("cpu.numa_nodes", sysfs::numa_nodes(&roots.sys).to_string());
     }
 
-    let base_khz = number(&roots.sys.join("devices/system/cpu/cpu0/cpufreq/base_frequency"));
+    let base_khz = number(&roots.sys, "devices/system/cpu/cpu0/cpufreq/base_frequency");
     match model.as_deref().and_then(model_hz).or(base_khz.map(|khz| khz as f64 * 1e3)) {
         Some(hz) => card.set("cpu.clock_hz", Figure::exact(hz)),
         None => {
@@ -172,8 +165,8 @@ fn memory(roots: &Roots, card: &mut Card) {
 
 /// Adds facts about the kernel, its clock, and the product.
 fn system(roots: &Roots, card: &mut Card) {
-    let proc = |path: &str| text(&roots.proc.join(path));
-    let sys = |path: &str| text(&roots.sys.join(path));
+    let proc = |path: &str| text(&roots.proc, path);
+    let sys = |path: &str| text(&roots.sys, path);
     let info = fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
 
     let flags = cpuinfo(&info, "flags").unwrap_or_default();
@@ -207,10 +200,10 @@ fn on_bus(class: &Path) -> Vec<(String, PathBuf)> {
 /// Adds a fact for each disk of the machine, except virtual ones of the kernel.
 fn disks(roots: &Roots, card: &mut Card) {
     for (name, directory) in on_bus(&roots.sys.join("block")) {
-        let Some(sectors) = number(&directory.join("size")).filter(|sectors| *sectors > 0) else { continue };
-        let model = text(&directory.join("device/model")).unwrap_or_else(|| "unknown model".to_owned());
+        let Some(sectors) = number(&directory, "size").filter(|sectors| *sectors > 0) else { continue };
+        let model = text(&directory, "device/model").unwrap_or_else(|| "unknown model".to_owned());
         let size = format_bytes_decimal(sectors.saturating_mul(512));
-        let kind = if number(&directory.join("queue/rotational")) == Some(1) { ", spinning" } else { "" };
+        let kind = if number(&directory, "queue/rotational") == Some(1) { ", spinning" } else { "" };
         card.fact(&format!("disk.{name}"), format!("{model}, {size}{kind}"));
     }
 }
@@ -223,7 +216,7 @@ fn network_cards(roots: &Roots, card: &mut Card) {
         let driver = driver.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
         let driver = driver.unwrap_or_else(|| "unknown driver".to_owned());
         // -1 if the driver does not know it.
-        let mbit = number(&directory.join("speed")).filter(|mbit| *mbit > 0);
+        let mbit = number(&directory, "speed").filter(|mbit| *mbit > 0);
         fastest_mbit = fastest_mbit.max(mbit.unwrap_or(0));
         let speed = mbit.map_or_else(|| "speed unknown".to_owned(), |mbit| format!("{mbit} Mbit/s"));
         card.fact(&format!("network.{name}"), format!("{driver}, {speed}"));

@@ -22,7 +22,7 @@
 use std::fs;
 use std::path::Path;
 
-use plimsoll::sys::sysfs;
+use plimsoll::sys::sysfs::{self, names_in, text};
 
 use crate::stat::{DeviceFacts, Remote};
 
@@ -47,7 +47,7 @@ pub struct Host {
 impl Host {
     /// Reads the host of this program. `proc_root` is `/proc`.
     pub fn read(proc_root: &Path) -> Host {
-        let kernel = |name: &str| text(&proc_root.join("sys/kernel").join(name)).unwrap_or_default();
+        let kernel = |name: &str| text(&proc_root.join("sys/kernel"), name).unwrap_or_default();
         let stat = fs::read_to_string(proc_root.join("stat")).unwrap_or_default();
         let is_cpu =
             |line: &&str| line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
@@ -101,7 +101,7 @@ fn remote_kind(sys_root: &Path, disk: &str) -> Option<&'static str> {
     }
 
     let device = sys_root.join("block").join(disk).join("device");
-    match text(&device.join("model")).as_deref() {
+    match text(&device, "model").as_deref() {
         Some("Amazon Elastic Block Store") => return Some("ebs"),
         Some("nvme_card-pd" | "PersistentDisk") => return Some("gcp-pd"),
         Some(model) if model.starts_with("MSFT NVMe Accelerator") => return Some("azure-disk"),
@@ -118,7 +118,7 @@ fn remote_kind(sys_root: &Path, disk: &str) -> Option<&'static str> {
 }
 
 fn is_azure(sys_root: &Path) -> bool {
-    text(&sys_root.join("class/dmi/id/chassis_asset_tag")).as_deref() == Some(AZURE_ASSET_TAG)
+    text(sys_root, "class/dmi/id/chassis_asset_tag").as_deref() == Some(AZURE_ASSET_TAG)
 }
 
 /// Returns the transport of the controller, or with multipath of one of the subsystem's controllers; `None` for other
@@ -127,9 +127,9 @@ fn nvme_transport(device: &Path) -> Option<String> {
     let of_subsystem = || {
         let mut names = names_in(device);
         names.sort();
-        names.iter().filter(|name| name.starts_with("nvme")).find_map(|name| text(&device.join(name).join("transport")))
+        names.iter().filter(|name| name.starts_with("nvme")).find_map(|name| text(&device.join(name), "transport"))
     };
-    text(&device.join("transport")).or_else(of_subsystem)
+    text(device, "transport").or_else(of_subsystem)
 }
 
 /// Returns whether the path has a session: `.../host5/session1/target5:0:0/5:0:0:1`.
@@ -146,10 +146,10 @@ fn link_bytes_per_s(sys_root: &Path, kind: &str) -> Option<u64> {
         let card = net.join(name);
         // Bridges and pairs between containers report speeds that no wire has.
         let is_card = card.join("device").exists() || card.join("bonding").exists();
-        let is_up = text(&card.join("operstate")).as_deref() == Some("up");
-        let megabits_per_s: u64 = text(&card.join("speed"))?.parse().ok()?;
+        let is_up = text(&card, "operstate").as_deref() == Some("up");
+        let megabits_per_s: u64 = text(&card, "speed")?.parse().ok()?;
         // Old kernels print -1 as an unsigned number.
-        let card_type = text(&card.join("type")).unwrap_or_default();
+        let card_type = text(&card, "type").unwrap_or_default();
         let usable = USABLE_PARTS.iter().find(|(other, _)| *other == card_type && kind != "nvme-rdma");
         let bytes_per_s = megabits_per_s as f64 * 1e6 / 8.0 * usable.map_or(1.0, |(_, part)| *part);
         (is_card && is_up && megabits_per_s > 0 && megabits_per_s < u64::from(u32::MAX))
@@ -172,16 +172,6 @@ pub(crate) fn looks_like_partition(name: &str) -> bool {
     };
     let disk = stem.strip_suffix('p').unwrap_or_default();
     ["sd", "hd", "vd", "xvd"].into_iter().any(letters) || disk.ends_with(|c: char| c.is_ascii_digit())
-}
-
-fn text(path: &Path) -> Option<String> {
-    let line = fs::read_to_string(path).ok()?.trim().to_owned();
-    (!line.is_empty()).then_some(line)
-}
-
-fn names_in(directory: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
 
 #[cfg(test)]
