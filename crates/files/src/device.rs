@@ -31,7 +31,7 @@ trait Parameter {
 }
 
 /// A type of value in a file.
-trait Value: Sized {
+pub(super) trait Value: Sized {
     fn read(field: &Field<'_>) -> Result<Self, ConfigError>;
     fn text(&self) -> String;
 }
@@ -121,16 +121,6 @@ impl<T: Value> Value for Vec<T> {
     fn text(&self) -> String {
         format!("[{}]", self.iter().map(Value::text).collect::<Vec<_>>().join(", "))
     }
-}
-
-/// Reads pairs of length in bytes and operations per second.
-pub(super) fn read_points(field: &Field<'_>) -> Result<SizeTable, ConfigError> {
-    Value::read(field)
-}
-
-/// Returns the text that [`read_points`] reads as `points`.
-pub(super) fn points_text(points: &SizeTable) -> String {
-    Value::text(points)
 }
 
 type Parameters<'a> = Vec<(&'static str, &'a mut dyn Parameter)>;

@@ -36,7 +36,7 @@ use plimsoll_figures::units::{parse_io_properties_figure, quoted};
 use plimsoll_sim::device::{DeviceSpec, presets};
 use plimsoll_sim::fit::Fit;
 
-use super::device::{self, SizeTable};
+use super::device::{self, SizeTable, Value};
 use super::error::{Code, ConfigError, Source};
 use super::fields::{Field, Fields, Refused, Schema};
 use super::io_properties::{MAX_FIGURE, cost_form, mix_exponent, mix_exponent_text};
@@ -269,7 +269,7 @@ fn read_tables(fields: &Fields<'_>) -> Result<Option<[SizeTable; 2]>, ConfigErro
         (Some(_), None) => return Err(fields.missing("write_table", "write both tables, or none")),
         (None, Some(_)) => return Err(fields.missing("read_table", "write both tables, or none")),
     };
-    let tables = [device::read_points(&read)?, device::read_points(&write)?];
+    let tables = [SizeTable::read(&read)?, SizeTable::read(&write)?];
     match CostModel::from_table(&tables[0], &tables[1]) {
         Ok(_) => Ok(Some(tables)),
         Err(error) => {
@@ -304,8 +304,8 @@ pub fn write(model: &DiskModel) -> String {
     line("read_block_bytes", model.block_bytes[0].to_string());
     line("write_block_bytes", model.block_bytes[1].to_string());
     if let Some([read, write]) = &model.tables {
-        line("read_table", device::points_text(read));
-        line("write_table", device::points_text(write));
+        line("read_table", Value::text(read));
+        line("write_table", Value::text(write));
     }
     line("mix_exponent", mix_exponent_text(model.mix_exponent_p));
     line("duplex", model.duplex.to_string());

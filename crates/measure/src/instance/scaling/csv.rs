@@ -25,6 +25,7 @@ use plimsoll_files::csv::{CsvCell, lines, wrong_length};
 use plimsoll_files::error::{Code, Source, Span};
 use plimsoll_files::fields::list_of;
 use plimsoll_files::yaml;
+use plimsoll_observe::stat::output::listed;
 
 use super::names::{family_of, vcpus_of};
 use super::{AdvertisedKind, FIGURES, Input, Size};
@@ -38,6 +39,9 @@ const NAMES: [&[&str]; 4] = [
     &["write_iops"],
     &["write_bytes_per_s", "write_bandwidth", "write_bandwidth_Bps", "write_bw"],
 ];
+
+/// Most sizes or families that a warning names.
+const NAMED_MAX: usize = 4;
 
 const MEASURED: &str = "measured_";
 const ADVERTISED: &str = "advertised_";
@@ -192,7 +196,7 @@ fn gather(source: &Source, mut rows: Vec<Row>, input: &mut Input) -> Result<(), 
     let unsized_why = "whose name does not say how large they are (add a column `vcpus`)";
     for (names, why) in [(unmeasured, "without a measured figure"), (unsized_, unsized_why)] {
         if !names.is_empty() {
-            input.warnings.push(format!("left out, {why}: {}", shortened(&names)));
+            input.warnings.push(format!("left out, {why}: {}", listed(names.iter(), NAMED_MAX)));
         }
     }
 
@@ -200,21 +204,15 @@ fn gather(source: &Source, mut rows: Vec<Row>, input: &mut Input) -> Result<(), 
     if input.families.is_empty() {
         let why = match (&alone[..], &input.warnings[..]) {
             ([], warnings) => warnings.join("; "),
-            (alone, _) => format!("one measured size only of {}", shortened(alone)),
+            (alone, _) => format!("one measured size only of {}", listed(alone.iter(), NAMED_MAX)),
         };
         let error = source.error(Code::Empty, format!("no family has two measured sizes: {why}"));
         return Err(error.with_help("how a figure scales takes at least two sizes of one family with measured figures"));
     }
     if !alone.is_empty() {
-        input.warnings.push(format!("left out, families with one measured size: {}", shortened(&alone)));
+        input.warnings.push(format!("left out, families with one measured size: {}", listed(alone.iter(), NAMED_MAX)));
     }
     Ok(())
-}
-
-/// Returns the first four names, and the number of the others.
-fn shortened(names: &[String]) -> String {
-    let first = names.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
-    if names.len() > 4 { format!("{first} and {} more", names.len() - 4) } else { first }
 }
 
 /// Removes advertised figures that are a power of ten away from what the other sizes of the family suggest.
