@@ -223,7 +223,7 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
         None => error.into(),
     })?;
 
-    let backend = arguments.shards.backend.or_else(|| fio.as_ref()?.backend);
+    let backend = arguments.shards.backend.or_else(|| fio.as_ref()?.common.backend);
     let other_disks =
         choice.other_disks(storage.path(), &jobs.jobs, backend).map_err(|error| Failure::Input(error.to_string()))?;
 
@@ -246,10 +246,10 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
         disk,
         other_disks,
         backend,
-        warmup_ns: arguments.warmup.map(nanos).or_else(|| Some(fio.as_ref()?.ramp_ns)).unwrap_or(0),
+        warmup_ns: arguments.warmup.map(nanos).or_else(|| Some(fio.as_ref()?.common.ramp_ns)).unwrap_or(0),
         duration_ns,
         max_write_bytes: arguments.max_write,
-        seed: arguments.seed.or_else(|| fio.as_ref()?.seed).unwrap_or(1),
+        seed: arguments.seed.or_else(|| fio.as_ref()?.common.seed).unwrap_or(1),
         reused_files: None,
     };
 
@@ -267,13 +267,16 @@ fn is_experiment(arguments: &TestArguments) -> bool {
 /// Prints the settings of a fio job file that have no effect beside the flags; `searches` is whether a rate is searched.
 fn note_ignored(arguments: &TestArguments, fio: Option<&fio::FioFile>, searches: bool) {
     let Some(file) = fio.filter(|_| arguments.replay.is_none()) else { return };
-    if file.latency_goal.is_some() && (is_experiment(arguments) || arguments.ss.is_some()) {
+    if file.common.latency_goal.is_some() && (is_experiment(arguments) || arguments.ss.is_some()) {
         screen::note("latency_target has no effect beside --sweep, --find-rate, --dual or --ss");
     }
-    if searches && arguments.find_rate.is_none() && file.latency_goal.is_some_and(|goal| goal.window_ns.is_some()) {
+    if searches
+        && arguments.find_rate.is_none()
+        && file.common.latency_goal.is_some_and(|goal| goal.window_ns.is_some())
+    {
         screen::note("latency_window has no effect: each run of the search lasts as long as the job");
     }
-    if file.steady.is_some() && (searches || is_experiment(arguments)) {
+    if file.common.steady.is_some() && (searches || is_experiment(arguments)) {
         screen::note("steadystate has no effect in an experiment: its runs last their whole time");
     }
 }
@@ -324,7 +327,7 @@ fn steady(arguments: &TestArguments, fio: Option<&fio::FioFile>) -> Result<Optio
     if let Some(stop) = arguments.ss {
         return Ok(Some(SteadyStop { window_ns: arguments.ss_window.map_or(stop.window_ns, nanos), ..stop }));
     }
-    let Some(state) = fio.and_then(|file| file.steady) else { return Ok(None) };
+    let Some(state) = fio.and_then(|file| file.common.steady) else { return Ok(None) };
     if !state.is_percent || state.limit <= 0.0 {
         let message = "steadystate: give its limit in per cent of the mean and above 0, such as iops:5%";
         return Err(Failure::Input(message.to_owned()));
@@ -341,7 +344,7 @@ fn goal(arguments: &TestArguments, fio: Option<&fio::FioFile>) -> Option<Goal> {
     if arguments.find_rate.is_some() || !arguments.sweep.is_empty() || arguments.dual || arguments.ss.is_some() {
         return arguments.find_rate.clone();
     }
-    let target = fio?.latency_goal?;
+    let target = fio?.common.latency_goal?;
     // 100 per cent means all requests: take the slowest of 100,000 for it.
     let percent = target.percentile.clamp(1.0, 99.999);
     Some(Goal {

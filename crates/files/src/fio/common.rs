@@ -18,12 +18,17 @@ use crate::error::{Code, ConfigError};
 use crate::jobs::SteadyCriterion;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Common {
-    pub(super) ramp_ns: u64,
-    pub(super) backend: Option<BackendKind>,
-    pub(super) seed: Option<u64>,
-    pub(super) latency_goal: Option<LatencyGoal>,
-    pub(super) steady: Option<SteadyState>,
+pub struct Common {
+    /// Nanoseconds before the measurement begins.
+    pub ramp_ns: u64,
+    /// The backend of `ioengine`; `None` leaves the choice open.
+    pub backend: Option<BackendKind>,
+    /// The seed of `randseed`.
+    pub seed: Option<u64>,
+    /// The latency target, if the run should search for the highest rate that meets it.
+    pub latency_goal: Option<LatencyGoal>,
+    /// The criterion by which the run may end early.
+    pub steady: Option<SteadyState>,
 }
 
 /// Reads the settings on which the jobs of a file must agree; `backend` is that of `ioengine`.

@@ -57,7 +57,7 @@ use plimsoll_figures::units::quoted;
 use super::error::{Code, ConfigError, Diagnostic, Source};
 use super::jobs::{Job, JobFile, ShardSet, SteadyCriterion};
 use super::yaml;
-use common::Common;
+pub use common::Common;
 use reader::Reader;
 use text::{Environment, Includes, Section, Setting};
 
@@ -75,16 +75,8 @@ pub struct FioFile {
     /// Length of each stage's measured window in nanoseconds, above 0: that of the job that ends last. `None`: until
     /// every job has done its work. Jobs that end at other times have a [`runtime_ns`](super::jobs::Shape::runtime_ns).
     pub duration_ns: Option<u64>,
-    /// Nanoseconds before the measurement begins.
-    pub ramp_ns: u64,
-    /// The backend of `ioengine`; `None` leaves the choice open.
-    pub backend: Option<BackendKind>,
-    /// The seed of `randseed`.
-    pub seed: Option<u64>,
-    /// The latency target, if the run should search for the highest rate that meets it.
-    pub latency_goal: Option<LatencyGoal>,
-    /// The criterion by which the run may end early.
-    pub steady: Option<SteadyState>,
+    /// The settings on which all jobs agree.
+    pub common: Common,
     /// Options of `[global]` by fio's first name, for the report.
     pub global_options: Vec<(String, String)>,
     /// Remarks of the reader, which do not refuse the file.
@@ -260,11 +252,7 @@ fn read(source: Source, environment: Environment<'_>, includes: Includes<'_>) ->
         jobs: build.jobs,
         storage,
         duration_ns,
-        ramp_ns: common.ramp_ns,
-        backend: common.backend,
-        seed: common.seed,
-        latency_goal: common.latency_goal,
-        steady: common.steady,
+        common,
         global_options: build.global_options,
         warnings: build.warnings,
         source: source.clone(),

@@ -281,7 +281,7 @@ fn a_job_ends_with_its_size_its_requests_or_its_time() {
     }
     let timed = one("runtime=2m\ntime_based=1\nramp_time=5s\nstartdelay=1500ms").unwrap();
     // A job's runtime begins when the job does.
-    assert_eq!((timed.duration_ns, timed.ramp_ns), (Some(121_500_000_000), 5_000_000_000));
+    assert_eq!((timed.duration_ns, timed.common.ramp_ns), (Some(121_500_000_000), 5_000_000_000));
     assert_eq!(timed.jobs[0].job.start_delay_ns, 1_500_000_000);
 }
 
@@ -346,7 +346,7 @@ fn depth_follows_engine_and_pauses() {
         ("null", Some(BackendKind::Null)),
         ("sync", None),
     ] {
-        assert_eq!(one(&format!("ioengine={engine}")).unwrap().backend, expect);
+        assert_eq!(one(&format!("ioengine={engine}")).unwrap().common.backend, expect);
     }
 }
 
@@ -382,14 +382,14 @@ fn storage_goal_steady_state_and_remarks() {
     )
     .unwrap();
     assert_eq!(file.storage.as_deref(), Some("/mnt/a:b".as_ref()));
-    let goal = file.latency_goal.unwrap();
+    let goal = file.common.latency_goal.unwrap();
     assert_eq!((goal.target_ns, goal.percentile, goal.window_ns), (2_000_000, 99.0, Some(5_000_000_000)));
-    let steady = file.steady.unwrap();
+    let steady = file.common.steady.unwrap();
     assert_eq!(
         (steady.criterion, steady.is_slope, steady.limit, steady.is_percent),
         (SteadyCriterion::Iops, true, 0.1, true)
     );
-    assert_eq!((file.seed, steady.window_ns), (Some(5), 30_000_000_000));
+    assert_eq!((file.common.seed, steady.window_ns), (Some(5), 30_000_000_000));
     assert_eq!(
         file.warnings.iter().filter_map(|w| w.key()).collect::<Vec<_>>(),
         ["cpus_allowed", "write_bw_log", "verify"]
@@ -509,7 +509,7 @@ fn a_file_of_many_jobs() {
     }
     let file = fio::parse("d.fio", &text).unwrap();
     assert_eq!(
-        (file.jobs.len(), file.ramp_ns, file.storage.as_deref()),
+        (file.jobs.len(), file.common.ramp_ns, file.storage.as_deref()),
         (16, 5_000_000_000, Some("/dev/nvme1n1".as_ref()))
     );
     let jobs = file.jobs_for(4);

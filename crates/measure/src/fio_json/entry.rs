@@ -215,7 +215,7 @@ impl Entry {
         let mut latency = reads.latency.clone();
         latency.merge(&writes.latency);
         latency.merge(&trims.latency);
-        let goal = options.file.and_then(|file| file.latency_goal);
+        let goal = options.file.and_then(|file| file.common.latency_goal);
         Job {
             jobname: self.name.clone(),
             groupid: self.group,
