@@ -23,12 +23,16 @@
 //! let mut agent = gate.agent(|| println!("poll again"));
 //!
 //! let call = Call { class: Class::DEFAULT, op: Op::Read, len_bytes: 4096, offset_bytes: 0, file: 0 };
-//! let first = agent.ask(&call, 1)?.expect("the gate is idle");
-//! assert!(agent.ask(&call, 2)?.is_none());
-//! drop(first);
 //! let mut admitted = Vec::new();
-//! agent.poll(|token, permit| admitted.push((token, permit.is_ok())));
-//! assert_eq!(admitted, [(2, true)]);
+//! for token in [1, 2] {
+//!     admitted.extend(agent.ask(&call, token)?.map(|permit| (token, Ok(permit))));
+//! }
+//! agent.poll(|token, permit| admitted.push((token, permit)));
+//! assert!(matches!(admitted[..], [(1, Ok(_))]));
+//! // The end of the first call admits the second, for which the gate rings.
+//! admitted.clear();
+//! agent.poll(|token, permit| admitted.push((token, permit)));
+//! assert!(matches!(admitted[..], [(2, Ok(_))]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
