@@ -124,10 +124,12 @@ def built(command, directory):
             for message in messages if message.get("executable")]
 
 
-def build_plimsoll(features=()):
+def build_plimsoll(features=(), with_library=False):
+    """Builds the command, and with it the library that `plimsoll run` loads into programs."""
     root = Path(__file__).resolve().parent.parent
     note("building plimsoll (cargo build --release)")
-    command = ["cargo", "build", "--release", "--package", "plimsoll-cli", *(["--features", ",".join(features)] if features else [])]
+    packages = ["--package", "plimsoll-cli", *(["--package", "plimsoll-preload"] if with_library else [])]
+    command = ["cargo", "build", "--release", *packages, *(["--features", ",".join(features)] if features else [])]
     try:
         programs = built(command, root)
     except Unable as error:
@@ -136,6 +138,26 @@ def build_plimsoll(features=()):
         if name == "plimsoll":
             return path
     raise Unable("cargo built no binary called plimsoll: name one with --plimsoll")
+
+
+def fill(path, mib):
+    """Makes a file of random data, on the disk when this returns."""
+    with open(path, "xb") as file:
+        for _ in range(mib):
+            file.write(os.urandom(1 << 20))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def tune_quick(binary, directory):
+    """The io-properties that `plimsoll tune --quick` makes of the disk under a directory, as a file there."""
+    properties = Path(directory) / "io-properties.yaml"
+    note("plimsoll tune --quick")
+    subprocess.run([binary, "tune", str(directory), "--quick", "-o", str(properties)], check=False,
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if not properties.exists():
+        raise Unable(f"plimsoll tune wrote no figures: run `{binary} tune {directory} --quick` to see why")
+    return properties
 
 
 def scatter(points, x_name, y_name, line=(), mark=None):
