@@ -17,7 +17,7 @@ use plimsoll_core::Histogram;
 use plimsoll_sim::rng::Rng;
 
 use super::percentiles::{self, Buckets, Latencies};
-use super::stats::{difference, hochberg, of_series, p_of_difference};
+use super::stats::{difference, hochberg, log_ratio, of_series, p_of_difference};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
@@ -44,7 +44,8 @@ pub fn figures(base: Side<'_>, other: Side<'_>, rng: &mut Rng) -> Vec<Figure> {
     };
 
     let is_known = base_mean.standard_error.is_finite() && other_mean.standard_error.is_finite();
-    let p = is_known.then(|| p_of_difference(&difference(&base_mean, &other_mean)));
+    let difference = log_ratio(&base_mean, &other_mean).unwrap_or_else(|| difference(&base_mean, &other_mean));
+    let p = is_known.then(|| p_of_difference(&difference));
     let mut figures = vec![Figure { name: "mean", base_ns: base.all.mean(), other_ns: other.all.mean(), p }];
 
     let latencies = |side: Side<'_>, mean| Latencies {

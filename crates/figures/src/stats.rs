@@ -14,8 +14,9 @@
 //!   and the one from the scatter of the runs.
 //! * [`counting_error`]: rates are counts of whole requests. A few of them may be the same in all samples, and still
 //!   are not known exactly.
-//! * [`ratio_interval`]: how many times the other figure is the base, by the logarithm of the ratio. Figures of disks
-//!   are above 0, and so are their ratios: an interval of the difference would reach below -100 % of the base.
+//! * [`log_ratio`]: how many times the other figure is the base. Figures of disks are above 0, and so are their ratios:
+//!   an interval of the difference would reach below -100 % of the base. A closed loop that makes half the requests
+//!   takes twice the time for each: by the logarithm both are known equally well, by the difference they are not.
 //! * [`p_of_difference`]: Welch's test (The Generalization of "Student's" Problem, Biometrika 34, 1947).
 //! * [`hochberg`]: p values of many comparisons at once (Hochberg: A Sharper Bonferroni Procedure for Multiple Tests of
 //!   Significance, Biometrika 75, 1988). It suits figures that rise and fall together, as those of one job do.
@@ -138,16 +139,24 @@ pub fn difference(base: &Estimate, other: &Estimate) -> Estimate {
     }
 }
 
-/// Returns the 95 % interval of `other` / `base`: that of the ratio's logarithm, whose squared standard error is the
-/// sum of the squared relative errors of both. It lies above 0 however large the errors are. Returns `None` if a figure
-/// is not above 0, or an error is unknown.
+/// Returns the logarithm of `other` / `base`, whose squared standard error is the sum of the squared relative errors of
+/// both. Returns `None` if a figure is not above 0.
+pub fn log_ratio(base: &Estimate, other: &Estimate) -> Option<Estimate> {
+    let relative = |side: &Estimate| {
+        (side.value > 0.0).then(|| Estimate {
+            value: side.value.ln(),
+            standard_error: side.standard_error / side.value,
+            ..*side
+        })
+    };
+    Some(difference(&relative(base)?, &relative(other)?))
+}
+
+/// Returns the 95 % interval of `other` / `base` ([`log_ratio`]). It lies above 0 however large the errors are. Returns
+/// `None` if a figure is not above 0, or an error is unknown.
 pub fn ratio_interval(base: &Estimate, other: &Estimate) -> Option<(f64, f64)> {
-    if base.value <= 0.0 || other.value <= 0.0 {
-        return None;
-    }
-    let squares = [base, other].map(|side| ((side.standard_error / side.value).powi(2), side.freedom));
-    let standard_error = squares.iter().map(|(square, _)| square).sum::<f64>().sqrt();
-    let factor = (student_t(satterthwaite(squares.into_iter())) * standard_error).exp();
+    let log = log_ratio(base, other)?;
+    let factor = (student_t(log.freedom) * log.standard_error).exp();
     let ratio = other.value / base.value;
     factor.is_finite().then_some((ratio / factor, ratio * factor))
 }

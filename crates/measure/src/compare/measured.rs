@@ -15,7 +15,7 @@
 
 use plimsoll_figures::percentiles::{self, Buckets, Latencies};
 use plimsoll_figures::stats::{
-    Estimate, counting_error, difference, of_runs, of_series, p_of_difference, ratio_interval,
+    Estimate, counting_error, difference, log_ratio, of_runs, of_series, p_of_difference, ratio_interval,
 };
 use plimsoll_sim::rng::Rng;
 
@@ -135,7 +135,8 @@ fn mean(job: &str, figure: &Mean, base: &JobRuns, other: &JobRuns) -> Option<Com
         return None;
     }
 
-    let difference = difference(&base, &other);
+    // From zero there is no ratio.
+    let difference = log_ratio(&base, &other).unwrap_or_else(|| difference(&base, &other));
     let interval = ratio_interval(&base, &other);
 
     Some(Comparison {

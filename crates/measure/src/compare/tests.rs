@@ -76,6 +76,35 @@ fn even(intervals: usize, requests: u64) -> Source {
 }
 
 #[test]
+fn a_rate_and_its_inverse_have_the_same_evidence() {
+    let mut rng = Rng::new(3);
+    for seed in 0..50 {
+        // A closed loop of eight: the mean latency of an interval is that number over its rate.
+        let mut side = |iops: f64| {
+            let rates: Vec<f64> = (0..5).map(|_| iops * (0.4 * normal(&mut rng)).exp()).collect();
+            let interval = |rate: &f64| {
+                let requests = rate.round() as u64;
+                json!({"length_s": 1.0, "requests": requests, "bytes": requests << 12,
+                    "latency_mean_us": 8e6 / requests as f64})
+            };
+            let intervals: Vec<Value> = rates.iter().map(interval).collect();
+            vec![result(json!({"name": "reads", "intervals": intervals, "histogram": []}))]
+        };
+        let groups = [side(17_000.0), side(7_500.0)];
+        let report = compare(&groups, &CompareOptions { seed, threshold_pct: 1.0 }).unwrap();
+        let of = |metric: &str| report.comparisons.iter().find(|it| it.metric == metric).unwrap();
+        let (iops, latency) = (of("iops"), of("latency_mean_us"));
+        // Means of latency count each request, those of rates each interval: they are not quite inverse.
+        let (iops_p, latency_p) = (iops.p.unwrap(), latency.p.unwrap());
+        assert!((iops_p / latency_p).ln().abs() < 3f64.ln(), "{seed}: {iops_p} {latency_p}");
+        for it in &report.comparisons {
+            let holds_zero = it.change_low_pct.unwrap() < 0.0 && it.change_high_pct.unwrap() > 0.0;
+            assert_eq!(it.p.unwrap() > 0.05, holds_zero, "{seed}: {it:?}");
+        }
+    }
+}
+
+#[test]
 fn whole_requests_that_do_not_scatter_are_not_known_exactly() {
     for (intervals, is_known) in [(2, false), (3, false), (60, true)] {
         let groups = [vec![even(intervals, 60)], vec![even(intervals, 61)]];
